@@ -85,7 +85,7 @@ def layout(
 
 
 def umap_init(
-    X: Any,
+    X: object,
     n_components: int = 2,
     *,
     n_neighbors: int = 15,
@@ -133,7 +133,7 @@ def umap_init(
     return np.asarray(coordinates * (TSNE_DEVIATION / deviation) + jitter)
 
 
-def as_one_graph(given: Any) -> Graph:
+def as_one_graph(given: object) -> Graph:
     """A graph of whatever holds one: another library's object, a matrix, or a Graph."""
     if isinstance(given, Graph):
         return given

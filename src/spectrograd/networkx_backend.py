@@ -67,7 +67,7 @@ class BackendGraph:
 
 
 def convert_from_nx(
-    graph: Any, *, edge_attrs: Mapping[str, float] | None = None, **options: Any
+    graph: Any, *, edge_attrs: Mapping[str, float] | None = None, **options: object
 ) -> BackendGraph:
     """Convert a networkx graph.
 
@@ -104,7 +104,7 @@ def _symmetrize(matrix: sp.coo_array) -> sp.csr_array:
     return sp.coo_array((np.concatenate([weights, weights]), both), shape=matrix.shape).tocsr()
 
 
-def convert_to_nx(result: Any, **options: Any) -> Any:
+def convert_to_nx(result: object, **options: object) -> Any:
     """Results are arrays, numbers, lists and sets: nothing is converted."""
     return result
 
@@ -118,7 +118,7 @@ def algebraic_connectivity(
     normalized: bool = False,
     tol: float = 1e-8,
     method: str = "tracemin_pcg",
-    seed: Any = None,
+    seed: object = None,
 ) -> float:
     """Compute the second smallest eigenvalue of the Laplacian; 0 where the graph is not connected."""
     _check_size(G)
@@ -135,7 +135,7 @@ def fiedler_vector(
     normalized: bool = False,
     tol: float = 1e-8,
     method: str = "tracemin_pcg",
-    seed: Any = None,
+    seed: object = None,
 ) -> Array:
     """Compute the eigenvector of the second smallest eigenvalue of a connected graph's Laplacian."""
     _check_size(G)
@@ -153,7 +153,7 @@ def spectral_ordering(
     normalized: bool = False,
     tol: float = 1e-8,
     method: str = "tracemin_pcg",
-    seed: Any = None,
+    seed: object = None,
 ) -> list[Hashable]:
     """Order the nodes: component by component, within each by its Fiedler vector."""
     if len(G) == 0:
@@ -176,7 +176,7 @@ def spectral_bisection(
     normalized: bool = False,
     tol: float = 1e-8,
     method: str = "tracemin_pcg",
-    seed: Any = None,
+    seed: object = None,
 ) -> tuple[set[Hashable], set[Hashable]]:
     """Split the nodes of a connected graph by the sign of the Fiedler vector."""
     positive = fiedler_vector(G, weight, normalized, tol, method, seed) >= 0
@@ -186,7 +186,7 @@ def spectral_bisection(
     return sides
 
 
-def _solve(graph: Graph, normalized: bool, tol: float, method: str, seed: Any) -> Eigenpairs:
+def _solve(graph: Graph, normalized: bool, tol: float, method: str, seed: object) -> Eigenpairs:
     _check_method(method)
     kind: Kind = "symmetric" if normalized else "unnormalized"
     pairs = smallest_eigenpairs(graph, 2, kind=kind, tol=tol, seed=_integer_seed(seed))

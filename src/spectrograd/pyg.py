@@ -62,12 +62,12 @@ class LaplacianEncoding:
 
 
 def laplacian_encoding(
-    edge_index: Any,
+    edge_index: object,
     num_nodes: int | None = None,
     k: int = 8,
     *,
-    edge_weight: Any = None,
-    ptr: Any = None,
+    edge_weight: object = None,
+    ptr: object = None,
     normalization: Normalization = "sym",
     tol: float = ENCODING_TOL,
     seed: int | None = 0,
@@ -122,12 +122,12 @@ def laplacian_encoding(
 
 
 def laplacian_pe(
-    edge_index: Any,
+    edge_index: object,
     num_nodes: int | None = None,
     k: int = 8,
     *,
-    edge_weight: Any = None,
-    ptr: Any = None,
+    edge_weight: object = None,
+    ptr: object = None,
     normalization: Normalization = "sym",
     padding: bool = True,
     return_eigval: bool = False,
@@ -238,7 +238,7 @@ def _with_attribute(data: Any, values: Any, name: str | None) -> Any:
     return data
 
 
-def _adjacency(edge_index: Any, num_nodes: int | None, edge_weight: Any) -> sp.csr_array:
+def _adjacency(edge_index: object, num_nodes: int | None, edge_weight: object) -> sp.csr_array:
     """The symmetric adjacency matrix, without loops; a single direction stands for both."""
     index = _to_numpy(edge_index)
     if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
@@ -319,7 +319,7 @@ def _encode(solved: list[Eigenpairs], bounds: Array, k: int, *, several: bool) -
     return LaplacianEncoding(vectors, values[0], residuals[0], converged)
 
 
-def _to_numpy(array: Any) -> Array:
+def _to_numpy(array: object) -> Array:
     return np.asarray(array.detach().cpu().numpy() if hasattr(array, "detach") else array)
 
 

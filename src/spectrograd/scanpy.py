@@ -182,7 +182,7 @@ def spectral_embedding(
     return adata if copy else None
 
 
-def read_neighbors(adata: Any, neighbors_key: Keys = None) -> Graph | MultilayerGraph:
+def read_neighbors(adata: object, neighbors_key: Keys = None) -> Graph | MultilayerGraph:
     """Read the neighbour graphs of an AnnData or MuData; several become layers, matched by cell name.
 
     Parameters
@@ -211,7 +211,7 @@ def read_neighbors(adata: Any, neighbors_key: Keys = None) -> Graph | Multilayer
     return MultilayerGraph.from_layers(layers) if len(layers) > 1 else next(iter(layers.values()))
 
 
-def _key_by_modality(modalities: Mapping[str, Any], neighbors_key: Keys) -> Mapping[str, str | None]:
+def _key_by_modality(modalities: Mapping[str, object], neighbors_key: Keys) -> Mapping[str, str | None]:
     if isinstance(neighbors_key, Mapping):
         return neighbors_key
     if neighbors_key is None or isinstance(neighbors_key, str):

@@ -62,11 +62,11 @@ class Aggregation:
     options: tuple[str, ...]
     run: Callable[..., Any] | None = None
 
-    def embeds_layers(self, params: Mapping[str, Any]) -> bool:
+    def embeds_layers(self, params: Mapping[str, object]) -> bool:
         """Whether the layers are embedded first: always, or for the truncated form of a function."""
         return self.needs_embeddings or params.get("method") == "truncated"
 
-    def checked(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    def checked(self, params: Mapping[str, object] | None) -> dict[str, Any]:
         """The options as a dict, or an error that lists what there is."""
         chosen = dict(params or {})
         unknown = sorted(set(chosen) - set(self.options))
@@ -85,7 +85,7 @@ def make_aggregation(name: str) -> Aggregation:
     return Aggregation(name, module.aggregate, module.NEEDS_EMBEDDINGS, options, getattr(module, "run", None))
 
 
-def check_aggregation(name: str, params: Mapping[str, Any] | None = None) -> None:
+def check_aggregation(name: str, params: Mapping[str, object] | None = None) -> None:
     """Raise an error for a name or a parameter that nobody knows; "auto" has no parameters."""
     if name != AUTO:
         make_aggregation(name).checked(params)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg as sla
@@ -30,7 +29,7 @@ def aggregate(
     strength: float = 0.5,
     max_iter: int = 30,
     tol: float = 1e-4,
-    **_: Any,
+    **_: object,
 ) -> LowRankOperator:
     """``-sum_s c_s U^s U^s'`` of co-regularised subspaces; its eigenvectors are the centroid U*.
 

@@ -21,7 +21,7 @@ EXACT_UP_TO = 500
 MAX_STEPS = 100
 
 
-def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: Any) -> Operator:
+def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: object) -> Operator:
     """An operator with the eigenvectors of the mean of ``L_s + shift I``.
 
     Parameters

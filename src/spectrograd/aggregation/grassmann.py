@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spectrograd.aggregation import Layers
@@ -14,7 +12,7 @@ from spectrograd.operators.sparse import LowRank
 NEEDS_EMBEDDINGS = True
 
 
-def aggregate(layers: Layers, **_: Any) -> Operator:
+def aggregate(layers: Layers, **_: object) -> Operator:
     """``-Z diag(c) Z'`` with ``Z = [U^1 .. U^S]``: its smallest eigenvectors minimise Eq. 20.
 
     They are the top left singular vectors of Z (columns times the roots of the weights). The operator has

@@ -10,7 +10,7 @@ pass of its own; a layer that has settled is not read any more (docs/adr/0013).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.linalg as la
@@ -440,7 +440,7 @@ def run(
     context = context.start_clock(settings)
     solution = run_loop(
         Problem(frame, n_components, context.engine),
-        solver,
+        cast(Solver[State], solver),
         stopping=Stopping(settings.max_iter, limit, context.deadline),
         on_progress=context.hooks,
         seed=settings.seed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +15,7 @@ from spectrograd.operators.sparse import LowRank, SparseOperator
 NEEDS_EMBEDDINGS = False
 
 
-def aggregate(layers: Layers, **_: Any) -> SparseOperator | SumOperator:
+def aggregate(layers: Layers, **_: object) -> SparseOperator | SumOperator:
     """``sum_s c_s L^s`` as one sparse operator, the union of the layers' edges; a sum of those on disk."""
     operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
     layers = replace(layers, operators=operators)

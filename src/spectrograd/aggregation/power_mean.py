@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spectrograd.aggregation import Layers, with_neutral_nodes
@@ -17,7 +15,7 @@ OPTIONS = ("p", "shift", "method")
 
 
 def aggregate(
-    layers: Layers, *, p: float = -1.0, shift: float | str = "auto", method: str = "full", **_: Any
+    layers: Layers, *, p: float = -1.0, shift: float | str = "auto", method: str = "full", **_: object
 ) -> Operator:
     """An operator with the eigenvectors of ``(mean_s (L_s + shift I)^p)^(1/p)``.
 

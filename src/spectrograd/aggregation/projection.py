@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from spectrograd.typing import Array
 NEEDS_EMBEDDINGS = True
 
 
-def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: Any) -> SparseOperator | SumOperator:
+def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: object) -> SparseOperator | SumOperator:
     """``L_MLG = sum_s c_s (L^s - alpha_s U^s U^s')``: sparse plus rank S K, never N x N.
 
     A number is the paper's ``alpha``, the same for all layers; "auto" follows each layer's own scale

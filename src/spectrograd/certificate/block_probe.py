@@ -58,7 +58,7 @@ class ProbeBlock:
     before: MultiVector | None = None
     null: MultiVector | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ProbeBlock:
+    def __deepcopy__(self, memo: dict[int, object]) -> ProbeBlock:
         """Itself: it never changes."""
         return self
 

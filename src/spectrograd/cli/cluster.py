@@ -142,7 +142,7 @@ def cluster(
     )
 
 
-def _score(session: Session, classes: Any, result: Any) -> dict[str, float] | None:
+def _score(session: Session, classes: object, result: Any) -> dict[str, float] | None:
     if classes is None:
         return None
     scores: dict[str, float] = result.scores(classes)

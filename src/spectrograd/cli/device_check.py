@@ -103,7 +103,7 @@ def report(device: str, n_nodes: int) -> tuple[str, bool]:
     return "\n".join(lines), all(check.passed for check in found)
 
 
-def _compared(name: str, found: Any, expected: Any, allowed: float = 1e-11) -> Check:
+def _compared(name: str, found: object, expected: Any, allowed: float = 1e-11) -> Check:
     size = float(np.abs(expected).max())
     return Check(name, float(np.abs(found - expected).max()) / size, allowed)
 

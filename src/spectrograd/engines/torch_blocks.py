@@ -73,7 +73,7 @@ class DeviceBlocks:
     _kept: dict[int, tuple[Graph, list[BlockSlice], int]] = field(default_factory=dict, repr=False)
     _ones: dict[Any, Tensor] = field(default_factory=dict, repr=False)
 
-    def slices(self, graph: Graph, dtype: Any) -> Iterator[BlockSlice]:
+    def slices(self, graph: Graph, dtype: object) -> Iterator[BlockSlice]:
         """All of W, with weights in a type of torch."""
         # 1. a stream, or too large to stay: sent anew in every pass
         if not graph.is_resident or _bytes(graph) > self.most_bytes:

@@ -45,7 +45,7 @@ class TorchMultiVector:
 class DeviceBasis:
     """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
 
-    def __init__(self, torch: ModuleType, n_rows: int, limit: int, dtype: DTypeLike, device: Any) -> None:
+    def __init__(self, torch: ModuleType, n_rows: int, limit: int, dtype: DTypeLike, device: object) -> None:
         self.stored: Tensor = torch.empty(
             (limit, n_rows), dtype=getattr(torch, np.dtype(dtype).name), device=device
         )
@@ -332,7 +332,7 @@ class TorchEngine(Engine):
         """Z and Z' as tensors on the device, by type; made when a product first needs them."""
         return {"rows": rows}
 
-    def _features(self, placed: dict[Any, Any], kind: Any) -> tuple[Any, Any]:
+    def _features(self, placed: dict[Any, Any], kind: DTypeLike) -> tuple[Any, Any]:
         if kind not in placed:
             matrix = placed["rows"].matrix
             pair = []
@@ -410,7 +410,7 @@ class TorchEngine(Engine):
     def _spans(self, X: TorchMultiVector) -> list[slice]:
         return [slice(start, start + ROW_CHUNK) for start in range(0, X.shape[0], ROW_CHUNK)]
 
-    def _small(self, values: Array, kind: Any) -> Any:
+    def _small(self, values: Array, kind: DTypeLike) -> Any:
         return self.torch.tensor(np.ascontiguousarray(values), dtype=kind, device=self.device)
 
     def _host(self, tensor: Any) -> Array:

@@ -45,7 +45,7 @@ class PointRows:
 
     known: KnownPoints
 
-    def __call__(self, model: Spectral, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: object) -> Rows:
         """Neighbours among the training points, weighted as in the graph."""
         with LocalEngine(model.n_jobs).threads(), one_thread():  # our threads share the rows
             asked = self.known.ask(X)
@@ -122,7 +122,7 @@ class DistanceRows:
     n_neighbors: int
     n_nodes: int
 
-    def __call__(self, model: Spectral, X: Any) -> Rows:
+    def __call__(self, model: Spectral, X: object) -> Rows:
         """The nearest ones."""
         from sklearn.neighbors import NearestNeighbors
 

@@ -107,7 +107,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     _training_data: TrainingData = field(init=False)
     _raw_vectors: Array = field(init=False)
     _rotation: Array | None = field(init=False)
-    _float: type[np.floating[Any]] = field(init=False)
+    _float: type[np.floating] = field(init=False)
     _multivector: Any = field(init=False)
     _gap_at_fit: float = field(init=False)
     _last_change: str | None = field(init=False)
@@ -117,7 +117,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     _read: ClassVar[Callable[..., FitInput]]
     _run: ClassVar[Callable[..., Result]]
 
-    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+    def fit(self, X: object, y: None = None, **columns: str) -> Self:
         """Embed, or cluster, a graph, an affinity matrix, points or an edge table; or layers of these.
 
         Parameters
@@ -160,16 +160,16 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Whether the first eigenvector is left out; no eigenvector of a signed Laplacian is trivial."""
         return getattr(self, "drop_first", False) and not is_signed_kind(self.laplacian)
 
-    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
+    def fit_transform(self, X: object, y: None = None, **columns: str) -> Array:
         """Embed and return the vectors."""
         return self.fit(X, None, **columns).embedding_
 
     def partial_fit(
         self,
-        X: Any = None,
+        X: object = None,
         y: None = None,
         *,
-        remove: Any = None,
+        remove: object = None,
         mode: str = "add",
         new_nodes: str = "create",
     ) -> Self:
@@ -203,7 +203,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         update_model(self, X, remove, mode, new_nodes)
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """Rows of the embedding for new nodes or points, each by itself and without another solve.
 
         Parameters
@@ -223,7 +223,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         return new_embedding(self, remember(self, extrapolate(self, X)))
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: object) -> Array:
         """How far new nodes or points lie from the training data; the model stays as it is.
 
         Parameters
@@ -251,7 +251,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self)
         save_model(self, path)
 
-    def plot(self, ax: Any = None, *, components: tuple[int, int] | None = None) -> Any:
+    def plot(self, ax: object = None, *, components: tuple[int, int] | None = None) -> Any:
         """Draw the embedding with matplotlib, coloured by cluster where there are clusters.
 
         Parameters
@@ -318,7 +318,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + summary_html(self)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
         if "text/html" in bundle:
             bundle["text/html"] += summary_html(self)
@@ -368,7 +368,7 @@ class Clusterer(ClusterMixin, Spectral):
     _cluster_verdict: Any = field(init=False)
     _run = staticmethod(cluster)
 
-    def fit_predict(self, X: Any, y: None = None, **columns: str) -> Array:
+    def fit_predict(self, X: object, y: None = None, **columns: str) -> Array:
         """Cluster and return the labels.
 
         Parameters
@@ -383,7 +383,7 @@ class Clusterer(ClusterMixin, Spectral):
         """
         return self.fit(X, None, **columns).labels_
 
-    def predict(self, X: Any, *, outlier_quantile: float | None = None) -> Array:
+    def predict(self, X: object, *, outlier_quantile: float | None = None) -> Array:
         """Clusters of new nodes or points: the nearest cluster of each row of ``transform``.
 
         Parameters

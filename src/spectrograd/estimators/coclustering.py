@@ -86,13 +86,13 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         svd_method: str = "auto",
         n_svd_vecs: int | None = None,
         mini_batch: bool = False,
-        init: Any = "k-means++",
+        init: object = "k-means++",
         n_init: int = 10,
-        random_state: Any = None,
+        random_state: object = None,
         n_components: int | None = None,
         solver: str = "auto",
         tol: float | str = "auto",
-        engine: Any = "auto",
+        engine: object = "auto",
     ) -> None:
         self.n_clusters = n_clusters
         self.svd_method = svd_method
@@ -106,7 +106,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         self.tol = tol
         self.engine = engine
 
-    def fit(self, X: Any, y: None = None) -> Self:
+    def fit(self, X: object, y: None = None) -> Self:
         """Cluster the rows and columns of a table.
 
         Parameters

@@ -85,9 +85,9 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self_weight: float | str = "auto",
         solver: str = "auto",
         tol: float | str = "auto",
-        random_state: Any = None,
+        random_state: object = None,
         n_jobs: int | None = None,
-        engine: Any = "auto",
+        engine: object = "auto",
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -114,7 +114,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     _makers: tuple[QueryAffinity, ...] | None
     certificate_: Certificate
 
-    def fit(self, X: Any, y: None = None, **columns: str) -> Self:
+    def fit(self, X: object, y: None = None, **columns: str) -> Self:
         """Embed points, a graph or an affinity matrix.
 
         Parameters
@@ -168,11 +168,11 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.solver_ = solved.choice.name
         return self
 
-    def fit_transform(self, X: Any, y: None = None, **columns: str) -> Array:
+    def fit_transform(self, X: object, y: None = None, **columns: str) -> Array:
         """Embed and return the coordinates."""
         return self.fit(X, None, **columns).embedding_
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """Coordinates of new points by the same walk (Nystrom), exact for points of the fit.
 
         Parameters
@@ -236,7 +236,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _n_columns(self, n_nodes: int) -> int:
         return self.n_components + 1
 
-    def _own_weight(self, makers: Any) -> float:
+    def _own_weight(self, makers: object) -> float:
         if self.self_weight == "auto":
             return 0.0 if makers is None or self.affinity == "precomputed" else 1.0
         return float(self.self_weight)

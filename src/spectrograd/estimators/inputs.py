@@ -77,7 +77,7 @@ class FitInput:
     """
 
     graph: Graph | MultilayerGraph
-    dtype: type[np.floating[Any]] = np.float64
+    dtype: type[np.floating] = np.float64
     makers: tuple[QueryAffinity, ...] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def is_pairwise(affinity: Affinity) -> bool:
     return affinity in ("precomputed", "precomputed_nearest_neighbors")
 
 
-def as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
+def as_graph(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInput:
     """What ``fit`` was given, as a graph; arrays are read as ``affinity`` says.
 
     ``columns`` name those of an edge table, as the keywords of :func:`spectrograd.from_frame` do.
@@ -137,11 +137,11 @@ def _features_of_file(model: Spectral, path: Any) -> FitInput:
     return FitInput(graph, makers=(FeatureQuery.of(graph),), attributes={"affinity_": model.affinity})
 
 
-def _is_large_kernel(affinity: Affinity, X: Any) -> bool:
+def _is_large_kernel(affinity: Affinity, X: object) -> bool:
     return affinity == "rbf" and not sp.issparse(X) and getattr(X, "shape", (0,))[0] > MAX_KERNEL_POINTS
 
 
-def _features_input(model: Spectral, affinity: Any, X: Any) -> FitInput:
+def _features_input(model: Spectral, affinity: object, X: Any) -> FitInput:
     """Rows of features, whose similarities are never formed; a Gaussian kernel by Fourier features."""
     kinds = [np.float64, np.float32]
     if affinity in FEATURE_AFFINITIES:  # which names what is not finite
@@ -166,7 +166,7 @@ def _features_input(model: Spectral, affinity: Any, X: Any) -> FitInput:
     return FitInput(graph, kind, (maker,), {"affinity_": affinity})
 
 
-def as_layers(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
+def as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInput:
     """The same for several layers; arrays of points become one layer each."""
     if is_list_of_pairs(X):
         raise GraphError("these are the edges of one graph; several layers are a list or dict of such lists")
@@ -199,7 +199,7 @@ def as_layers(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     return _matrix_layers(X) if affinity == "precomputed" else _point_layers(model, affinity, named)
 
 
-def _mixed_layers(model: Spectral, named: Mapping[Any, Any]) -> MultilayerGraph | None:
+def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> MultilayerGraph | None:
     """Graphs and features of the same nodes; None where all layers are of one kind."""
     layers: dict[str, Any] = {}
     for name, layer in named.items():
@@ -219,7 +219,7 @@ def _mixed_layers(model: Spectral, named: Mapping[Any, Any]) -> MultilayerGraph 
     return mixed_layers(layers, options)
 
 
-def _affinity_of_layers(model: Spectral, named: Mapping[Any, Any]) -> Affinity:
+def _affinity_of_layers(model: Spectral, named: Mapping[object, object]) -> Affinity:
     """Whether layers are affinity matrices, or points and of which affinity."""
     if model.affinity != AUTO:
         return model.affinity
@@ -241,7 +241,7 @@ def _point_layers(model: Spectral, affinity: Affinity, named: Mapping[Any, Any])
     return FitInput(graph, makers=tuple(maker for _, _, maker in made.values()), attributes=attributes)
 
 
-def detect_affinity(arrays: Mapping[str, Any]) -> str:
+def detect_affinity(arrays: Mapping[str, object]) -> str:
     """What ``affinity="auto"`` is for these arrays; where it may be doubted, a warning says so.
 
     A square matrix that is symmetric and sparse, or symmetric, not negative and zero on its diagonal, holds
@@ -367,7 +367,7 @@ def graph_of_edges(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGrap
     return from_pairs(X)
 
 
-def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
+def graph_of_table(X: object, columns: Mapping[str, str]) -> Graph | MultilayerGraph | None:
     """The graph of a table whose columns are named, or that cannot be one of points; None for others."""
     if columns and not is_frame(X):
         what = next(iter(columns))
@@ -377,7 +377,7 @@ def graph_of_table(X: Any, columns: Mapping[str, str]) -> Graph | MultilayerGrap
     return None
 
 
-def checked_matrix(X: Any) -> Any:
+def checked_matrix(X: object) -> Any:
     """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
     X = from_tensor(X)
     if sp.issparse(X):
@@ -387,7 +387,7 @@ def checked_matrix(X: Any) -> Any:
     return X
 
 
-def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | None:
+def _foreign_layers(X: Mapping[object, object] | Sequence[object]) -> MultilayerGraph | None:
     """Graphs and edge tables of other libraries, united by the names of their nodes; None for arrays."""
     named = X if isinstance(X, Mapping) else dict(enumerate(X))
     graphs = {str(name): _foreign_layer(layer) for name, layer in named.items()}
@@ -395,7 +395,7 @@ def _foreign_layers(X: Mapping[Any, Any] | Sequence[Any]) -> MultilayerGraph | N
     return MultilayerGraph.from_layers(single) if single and len(single) == len(graphs) else None
 
 
-def _foreign_layer(layer: Any) -> Graph | MultilayerGraph | None:
+def _foreign_layer(layer: object) -> Graph | MultilayerGraph | None:
     if isinstance(layer, str | os.PathLike):
         return read_graph(layer)
     return from_pairs(layer) if is_list_of_pairs(layer) else graph_of(layer)
@@ -440,12 +440,12 @@ def n_neighbors_of(model: Spectral, X: Any) -> int:
     return min(n_neighbors, n_points - 1)
 
 
-def _neighbor_attributes(model: Spectral, affinity: Affinity, X: Any) -> dict[str, Any]:
+def _neighbor_attributes(model: Spectral, affinity: Affinity, X: object) -> dict[str, Any]:
     of_neighbors = affinity in ("nearest_neighbors", "precomputed_nearest_neighbors")
     return {"n_neighbors_": n_neighbors_of(model, X)} if of_neighbors else {}
 
 
-def _graph_of_distances(model: Spectral, X: Any) -> Graph:
+def _graph_of_distances(model: Spectral, X: object) -> Graph:
     """The graph of the nearest neighbours by a matrix of distances."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -454,7 +454,7 @@ def _graph_of_distances(model: Spectral, X: Any) -> Graph:
     return Graph.from_matrix(without_diagonal((near + near.T) * HALF))
 
 
-def kernel_matrix(model: Spectral, X: Any, known: Any = None) -> Any:
+def kernel_matrix(model: Spectral, X: object, known: object = None) -> Any:
     """A kernel matrix of the points (or between them and ``known`` points), under scikit-learn's names."""
     from sklearn.metrics.pairwise import pairwise_kernels
 

@@ -58,7 +58,7 @@ class Query:
     names: Array
 
 
-def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X: Any) -> Query:
+def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X: object) -> Query:
     """The query to a model of one graph."""
     given = graph_of_table(X, {}) or graph_of(X)
     if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
@@ -103,7 +103,7 @@ def query_layers(
     return _rows_of_layers(model, makers, len(names.names), _in_order(named, layer_names))
 
 
-def _numbered(layers: Sequence[Any], layer_names: Sequence[str]) -> dict[str, Any]:
+def _numbered(layers: Sequence[object], layer_names: Sequence[str]) -> dict[str, Any]:
     if len(layers) != len(layer_names):
         raise ValueError(f"{len(layers)} layers for a model of {len(layer_names)}; None stands for no edges")
     return dict(zip(layer_names, layers, strict=True))
@@ -136,7 +136,7 @@ def _rows_of_layers(
     return _joined(found, makers is not None and any(map(_may_be_far, makers)))
 
 
-def _matrix(layer: Any) -> Any:
+def _matrix(layer: object) -> Any:
     return checked_matrix(layer) if sp.issparse(layer) else np.atleast_2d(np.asarray(layer))
 
 
@@ -145,7 +145,7 @@ def _may_be_far(maker: QueryAffinity) -> bool:
     return isinstance(maker, KernelRows | FeatureQuery)
 
 
-def _node_rows(X: Any, n_nodes: int) -> Any:
+def _node_rows(X: object, n_nodes: int) -> Any:
     matrix = _matrix(X)
     if matrix.ndim != 2 or matrix.shape[1] != n_nodes:
         raise GraphError(
@@ -266,7 +266,7 @@ class TrainingData:
         layers = self.graph.layers
         return OutlierScale.of(self._disagreement([layer.matrix for layer in layers])[part])
 
-    def _disagreement(self, rows: Sequence[Any]) -> Array:
+    def _disagreement(self, rows: Sequence[object]) -> Array:
         assert self.extension is not None
         return disagreement(self.extension.vectors, rows, [layer.weight for layer in self.extension.layers])
 
@@ -294,7 +294,7 @@ def rotated(vectors: Array, rotation: Array | None) -> Array:
 # --- Queries to a fitted model.
 
 
-def extrapolate(model: Spectral, X: Any) -> Extrapolated:
+def extrapolate(model: Spectral, X: object) -> Extrapolated:
     """Rows of the embedding for what ``transform`` or ``predict`` was given; the model stays as it is."""
     check_is_fitted(model)
     training_data = model._training_data
@@ -311,7 +311,7 @@ def extrapolate(model: Spectral, X: Any) -> Extrapolated:
     return training_data.rows(_query(model, X))
 
 
-def _query(model: Spectral, X: Any) -> Query:
+def _query(model: Spectral, X: object) -> Query:
     makers = model._training_data.makers
     names = model._training_data.rows_by_name
     graph = model._training_data.graph
@@ -338,7 +338,7 @@ def new_labels(model: Clusterer, rows: Extrapolated, outlier_quantile: float | N
     return np.where(rows.scores >= outlier_quantile, UNKNOWN, labels)
 
 
-def check_quantile(quantile: Any) -> None:
+def check_quantile(quantile: object) -> None:
     """Refuse an ``outlier_quantile`` that is none."""
     if quantile is not None and not (isinstance(quantile, int | float) and 0 < quantile <= 1):
         raise ValueError(f"outlier_quantile={quantile!r}: expected a number above 0 and at most 1, or None")

@@ -92,7 +92,7 @@ class Changed(NamedTuple):
     digest: str | None = None
 
 
-def update_model(model: Spectral, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Result:
+def update_model(model: Spectral, X: object, remove: object, mode: object, new_nodes: object) -> Result:
     """Take changes into a fitted model; the result behind what it keeps, with the labels it gave."""
     return _follow(model, _change(model, X, remove, mode, new_nodes))
 
@@ -120,7 +120,7 @@ def _follow(model: Spectral, changed: Changed) -> Result:
     return result
 
 
-def _change(model: Spectral, X: Any, remove: Any, mode: Any, new_nodes: Any) -> Changed:
+def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: Any) -> Changed:
     """Take edges or points into the graph."""
     known = model._training_data
     with accept_signs(is_signed_kind(model.laplacian)):
@@ -248,7 +248,7 @@ def update_sentence(model: Spectral) -> str:
     return "; ".join(parts)
 
 
-def _edges(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph | None:
+def _edges(X: object, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph | None:
     """Changes as a graph; None where X holds points."""
     given = graph_of_table(X, {}) or graph_of(X)
     if given is not None:
@@ -257,7 +257,7 @@ def _edges(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph | 
     return Graph.from_matrix(X, names=graph.node_names) if square and isinstance(graph, Graph) else None
 
 
-def _removed(X: Any, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
+def _removed(X: object, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
     edges = _edges(X, graph)
     if edges is None:
         raise GraphError("remove: expected edges, as a table, a graph or a square matrix of all nodes")

@@ -125,7 +125,7 @@ def check_memory(model: Spectral, graph: Graph | MultilayerGraph, settings: Sett
     check_limit(graph, k, model.memory_limit)
 
 
-def check_components(k: Any, n_available: int, name: str) -> None:
+def check_components(k: object, n_available: int, name: str) -> None:
     """Refuse a number of columns or clusters that the graph cannot have."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
         raise ValueError(f"{name}={k!r}: expected a whole number of at least 1")
@@ -133,7 +133,7 @@ def check_components(k: Any, n_available: int, name: str) -> None:
         raise ValueError(f"{name}={k} is too many for this graph: it must be below {n_available}")
 
 
-def seed_of(random_state: Any) -> int | None:
+def seed_of(random_state: object) -> int | None:
     """A numpy Generator seed from scikit-learn's ``random_state``."""
     if random_state is None or isinstance(random_state, int | np.integer):
         return None if random_state is None else int(random_state)

@@ -202,7 +202,7 @@ class FeatureGraph(Graph):
             raise GraphError(f"no graph: scales of shape {np.shape(self.row_scale)} for {self.n_nodes} nodes")
         return self
 
-    def links(self, X: Any) -> FeatureLinks:
+    def links(self, X: object) -> FeatureLinks:
         """The weights of new rows of features to all rows of the graph, never formed either.
 
         Parameters
@@ -254,7 +254,7 @@ class FeatureLinks:
 
 
 def feature_graph(
-    X: Any, affinity: FeatureAffinity = "cosine", *, names: ArrayLike | None = None
+    X: object, affinity: FeatureAffinity = "cosine", *, names: ArrayLike | None = None
 ) -> FeatureGraph:
     """The graph of similar rows of a feature matrix.
 

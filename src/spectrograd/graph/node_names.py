@@ -35,7 +35,7 @@ def as_names(ids: Any) -> Array:
     return as_objects(listed)
 
 
-def as_objects(listed: Sequence[Any]) -> Array:
+def as_objects(listed: Sequence[object]) -> Array:
     """Return a 1-D array of Python objects, tuples too."""
     return np.fromiter(listed, dtype=object, count=len(listed))
 

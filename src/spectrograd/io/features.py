@@ -165,10 +165,10 @@ class NpzFeatures(StreamedFeatures):
                 first = last
 
 
-def _kind_of(stream: Any) -> np.dtype[Any]:
+def _kind_of(stream: Any) -> np.dtype:
     """The type of the numbers of an ``.npy`` member, whose header is read."""
     version = np.lib.format.read_magic(stream)
-    kind: np.dtype[Any] = _HEADERS[version](stream)[2]
+    kind: np.dtype = _HEADERS[version](stream)[2]
     return kind
 
 

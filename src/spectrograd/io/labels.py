@@ -153,7 +153,7 @@ class _Rows:
         if len(self._row_of) < len(names):
             raise GraphError("the graph's node names are not unique, so labels cannot be matched to them")
 
-    def get(self, node: Any) -> int | None:
+    def get(self, node: object) -> int | None:
         """The row of a node, or None where the graph has no such node."""
         return self._row_of.get(self._key(node))
 

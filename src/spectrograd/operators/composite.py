@@ -249,7 +249,7 @@ def _series_product(engine: Engine, operator: Operator, coefficients: Array, X: 
     if len(coefficients) == 1 or half == 0:
         return engine.combine(X, coefficients.sum() * unit)
 
-    def scaled_product(V: Any, factor: float) -> Any:
+    def scaled_product(V: object, factor: float) -> Any:
         """``factor (L - middle) / half V``."""
         scale = factor / half
         return engine.combine(engine.apply(operator, V), scale * unit, V, -scale * middle * unit)

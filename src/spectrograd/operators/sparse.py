@@ -144,7 +144,7 @@ class SparseOperator(Operator):
         return 0 if self.low_rank is None else self.low_rank.factors.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Type in which the matrix is stored."""
         return self.diagonal.dtype
 

@@ -185,7 +185,7 @@ def _reason(chosen: str, information: Mapping[str, float]) -> str:
 def _compare(
     layers: Layers,
     name: str,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     n_components: int,
     settings: Settings,
     context: RunContext,

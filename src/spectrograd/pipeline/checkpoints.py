@@ -66,7 +66,7 @@ def with_checkpoints(
         yield settings, context
         return
 
-    def identity(before: Mapping[str, Any]) -> Mapping[str, Any]:
+    def identity(before: Mapping[str, object]) -> Mapping[str, Any]:
         drawn = before.get(DRAWN_SEED) if settings.seed is None else None
         if settings.seed is None and drawn is None:
             drawn = secrets.randbits(31)
@@ -95,7 +95,7 @@ def load_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbe
     return replace(found, embedding=replace(found.embedding, names=problem.operator.names))
 
 
-def _verify_result(problem: Problem, found: Any) -> CertifiedEmbedding:
+def _verify_result(problem: Problem, found: object) -> CertifiedEmbedding:
     """A result whose vectors have the residuals and the eigenvalues that its certificate states.
 
     Checksums tell that a file is as it was written, not who wrote it: a certificate is believed as far as
@@ -172,7 +172,7 @@ def _digest(*arrays: Array) -> str:
     return digest.hexdigest()
 
 
-def _as_plain(value: Any) -> Any:
+def _as_plain(value: object) -> Any:
     """What JSON does not know: numbers of numpy, arrays, and settings that are objects of their own."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()

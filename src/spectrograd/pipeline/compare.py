@@ -258,6 +258,6 @@ def _warm_up(prepared: Prepared, settings: Settings, context: RunContext) -> Non
     prepared.solve(quick, replace(context, hooks=()))
 
 
-def failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def failures(rows: Sequence[Mapping[str, object]]) -> list[str]:
     """One line per row that has a reason."""
     return [f"{row['method']}: {row['error']}" for row in rows if row["error"] is not None]

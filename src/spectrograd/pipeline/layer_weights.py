@@ -172,7 +172,7 @@ def confirm_layers(
     return LayerConfirmation(*tables)
 
 
-def ramp(deviations: Any) -> Array:
+def ramp(deviations: object) -> Array:
     """From 0, where chance reaches, to 1, where it never does."""
     return np.asarray(
         np.clip(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -121,7 +120,7 @@ def merge(
     aggregation: str = "projection",
     alpha: float | str = "auto",
     layer_weights: Sequence[float] | str | None = None,
-    aggregation_params: Mapping[str, Any] | None = None,
+    aggregation_params: Mapping[str, object] | None = None,
     tau: float = 0.0,
     excluded: Array | None = None,
 ) -> Merged:
@@ -289,7 +288,7 @@ def _run_joint(
     settings: Settings,
     context: RunContext,
     alpha: float | str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> tuple[tuple[CertifiedEmbedding, ...], CertifiedEmbedding, Operator]:
     """Layers and merged graph in one run, each with its own certificate."""
     assert chosen.run is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -196,7 +195,7 @@ def layer_influence(
     *,
     aggregation: str | None = None,
     alpha: float | str = "auto",
-    aggregation_params: Mapping[str, Any] | None = None,
+    aggregation_params: Mapping[str, object] | None = None,
 ) -> Array:
     """How far the merged subspace moves when a layer is left out: per layer, from 0 to 1.
 

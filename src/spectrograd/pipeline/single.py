@@ -320,7 +320,7 @@ class _ActiveProblem:
         return decide_regularization(operator, vectors, n_trivial, volume=share, **how)
 
     def decide_by_result(
-        self, operator: GraphOperator, n_trivial: int, found: CertifiedEmbedding, **how: Any
+        self, operator: GraphOperator, n_trivial: int, found: CertifiedEmbedding, **how: object
     ) -> Regularization:
         """What the vectors found tell, wherever they are."""
         if isinstance(found.embedding, DistributedEmbedding):

@@ -37,7 +37,7 @@ from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_o
 from spectrograd.serialization.checkpoint_folder import CheckpointError
 from spectrograd.serialization.codec import DamagedFileError
 from spectrograd.solvers import choose_variant, make_solver, rename_parameters
-from spectrograd.solvers.base import Problem, Progress, Solver
+from spectrograd.solvers.base import Problem, Progress, Solver, State
 from spectrograd.solvers.checkpoint import SolveCheckpoint
 from spectrograd.solvers.loop import (
     GIVEN_UP,
@@ -552,7 +552,7 @@ def _with_reason(solution: Solution, choice: PlannedSolver) -> Solution:
 
 def _run(
     problem: Problem,
-    solver: Solver[Any],
+    solver: Solver[State],
     settings: SolverSettings,
     context: RunContext,
     time_budget: float | None,
@@ -577,7 +577,7 @@ def _run(
     )
 
 
-def _configure(choice: PlannedSolver, settings: SolverSettings) -> Solver[Any]:
+def _configure(choice: PlannedSolver, settings: SolverSettings) -> Solver[State]:
     """The solver with the parameters of the choice or of the user, and the common ones where it has them."""
     params = rename_parameters(choice.name, settings.params)
     solver = make_solver(choice.name, **{**dict(choice.params), **params})

@@ -31,7 +31,7 @@ def join_components(
     matrix: sp.csr_array,
     points: Any,
     weigh: Callable[[Array, Array, Array], Array],
-    metric: Any = "euclidean",
+    metric: object = "euclidean",
     compared: tuple[int, int] = MAX_COMPARED_POINTS,
 ) -> sp.csr_array:
     """Add edges between the components of a symmetric matrix until there is only one.

@@ -36,7 +36,7 @@ class FeatureOptions:
 
 
 def mixed_layers(
-    layers: Mapping[str, Any], options: FeatureOptions | None = None, *, names: Array | None = None
+    layers: Mapping[str, object], options: FeatureOptions | None = None, *, names: Array | None = None
 ) -> MultilayerGraph:
     """Graphs, and features joined to their nearest neighbours, as layers on the same nodes.
 
@@ -89,7 +89,7 @@ def _check_rows(name: str, layer: Any, graphs: list[Graph], names: Array | None)
         )
 
 
-def feature_layer(X: Any, options: FeatureOptions) -> Graph:
+def feature_layer(X: object, options: FeatureOptions) -> Graph:
     """The graph of the nearest rows; rows of zeros, which have no cosine, are isolated.
 
     Parameters

@@ -78,7 +78,7 @@ class Curve:
     residual: Array
 
     @classmethod
-    def of(cls, name: str, history: Sequence[Any]) -> Curve:
+    def of(cls, name: str, history: Sequence[object]) -> Curve:
         """From the measurements of a run."""
         columns = ("seconds", "objective", "residual")
         return cls(name, *(np.array([getattr(point, column) for point in history]) for column in columns))
@@ -246,7 +246,7 @@ def _draw_gaps(axis: Axes, curves: Sequence[Curve]) -> None:
         axis.plot(seconds[seen], gap[seen], color=colour, marker="o", markersize=3.5, label=label)
 
 
-def _legend_below(axis: Axes, **options: Any) -> None:
+def _legend_below(axis: Axes, **options: object) -> None:
     """Out of the way of the data."""
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, fontsize=9, **options)
 

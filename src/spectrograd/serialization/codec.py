@@ -160,7 +160,7 @@ class ValueReader(ABC):
 
     listed: ClassVar[type[list[Any]] | type[tuple[Any, ...]]] = list
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: object) -> Any:
         """Decode a value from JSON."""
         if not isinstance(value, dict):
             return value

@@ -12,7 +12,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, Unpack
 
-from spectrograd.solvers.base import Problem, Progress, Solver, State
+from spectrograd.solvers.base import Problem, Progress, Solver, State, StateT
 from spectrograd.solvers.loop import Hook, LoopOptions, Solution, Stopping, run_loop
 
 __all__ = [
@@ -66,7 +66,7 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def make_solver(name: str, **params: Any) -> Solver[Any]:
+def make_solver(name: str, **params: object) -> Solver[State]:
     """Make the solver of that name with its hyperparameters; the error of an unknown one lists all names."""
     if name not in REGISTRY:
         raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(REGISTRY)}")
@@ -81,7 +81,7 @@ def make_solver(name: str, **params: Any) -> Solver[Any]:
     return solver_class(**params)  # type: ignore[no-any-return]
 
 
-def rename_parameters(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def rename_parameters(name: str, params: Mapping[str, object]) -> dict[str, Any]:
     """Replace old names of a solver's parameters (``Solver.renamed``) by those of today, with a warning."""
     renamed: Mapping[str, str] = _load(REGISTRY[name]).renamed if name in REGISTRY else {}
     for old in sorted(set(params) & set(renamed)):
@@ -96,7 +96,7 @@ def rename_parameters(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {renamed.get(key, key): value for key, value in params.items()}
 
 
-def choose_variant(problem: Problem, solver: Solver[Any]) -> Solver[Any]:
+def choose_variant(problem: Problem, solver: Solver[StateT]) -> Solver[StateT]:
     """Choose the class that runs: the solver itself, or its variant for the problem, equally parametrised.
 
     Solvers of other classes than the registered ones (a user's own, a variant) are returned as they are.
@@ -110,7 +110,7 @@ def choose_variant(problem: Problem, solver: Solver[Any]) -> Solver[Any]:
     return solver
 
 
-def solve(problem: Problem, solver: Solver[Any], **options: Unpack[LoopOptions]) -> Solution:
+def solve(problem: Problem, solver: Solver[StateT], **options: Unpack[LoopOptions]) -> Solution:
     """Run a solver, or its variant for the problem, until it is done, good enough or out of time.
 
     Parameters
@@ -131,7 +131,7 @@ def _load(path: str) -> Any:
     return getattr(import_module(f"{__name__}.{module}"), class_name)
 
 
-def _with_parameters_of(solver: Solver[Any], variant: Any, condition: str) -> Solver[Any]:
+def _with_parameters_of(solver: Solver[StateT], variant: Any, condition: str) -> Solver[StateT]:
     """Make the variant with the solver's hyperparameters; those it does not have must be at their default."""
     names = {f.name for f in fields(variant)}
     params: dict[str, Any] = {}

@@ -108,11 +108,11 @@ class SolveCheckpoint:
         """The solve did not come to its end: what its run does now, it would not have done undisturbed."""
         self.run.is_open = False
 
-    def finish(self, problem: Problem, result: Any) -> None:
+    def finish(self, problem: Problem, result: object) -> None:
         """Keep what the solve has found."""
         self.run.folder.save_result(self.number, partial(_encode, problem, result))
 
-    def result(self, problem: Problem, accept: Callable[[Any], Any]) -> Any:
+    def result(self, problem: Problem, accept: Callable[[object], object]) -> Any:
         """What an earlier run has found here; None where it did not come so far.
 
         ``accept`` returns the result, or fails for one that cannot be, as if the file were damaged.
@@ -143,7 +143,7 @@ class RunCheckpoints:
         return SolveCheckpoint(self, self.n_begun - 1) if self.is_open else None
 
 
-def _lacks(value: Any) -> bool:
+def _lacks(value: object) -> bool:
     """Whether a state, or one of those it is made of, lacks what is derived."""
     if isinstance(value, State):
         return any(_lacks(item) for item in vars(value).values())
@@ -160,7 +160,7 @@ def _complete(state: State, first: State) -> None:
                 _complete(one, other)
 
 
-def _unpack(packed: Any) -> Snapshot:
+def _unpack(packed: object) -> Snapshot:
     """A snapshot of a solve, of what is believed to be one."""
     if not isinstance(packed, PackedSnapshot):
         raise TypeError("no state of a solve")
@@ -170,11 +170,11 @@ def _unpack(packed: Any) -> Snapshot:
     return snapshot
 
 
-def _decode(problem: Problem, accept: Callable[[Any], Any], tree: Any, arrays: list[Array]) -> Any:
+def _decode(problem: Problem, accept: Callable[[object], object], tree: object, arrays: list[Array]) -> Any:
     return accept(_Reader(problem, tree, arrays).decode(tree))
 
 
-def _encode(problem: Problem, value: Any, sink: ArraySink) -> Any:
+def _encode(problem: Problem, value: object, sink: ArraySink) -> Any:
     return _Writer(problem, sink).encode(value, type(value).__name__)
 
 
@@ -208,7 +208,7 @@ class _Writer(ValueWriter):
             return self._multivector(value)
         return super().other(value, where)
 
-    def _multivector(self, multivector: Any) -> Json:
+    def _multivector(self, multivector: object) -> Json:
         return {"multivector": self.sink.add(self.problem.engine.to_numpy(multivector), passing=True)}
 
     def _generator(self, generator: np.random.Generator) -> Json:

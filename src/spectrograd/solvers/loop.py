@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Generic, Protocol, TypedDict, cast
 
 import numpy as np
 
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines.base import MultiVector
 from spectrograd.kernels import SMALL
-from spectrograd.solvers.base import Problem, Progress, Solver, State
+from spectrograd.solvers.base import Problem, Progress, Solver, StateT
 from spectrograd.solvers.checkpoint import Snapshot, SolveCheckpoint
 from spectrograd.system import Interrupted, check, one_thread, refuse_after
 
@@ -127,7 +127,7 @@ class LoopOptions(TypedDict, total=False):
 
 def run_loop(
     problem: Problem,
-    solver: Solver[Any],
+    solver: Solver[StateT],
     *,
     stopping: Stopping | None = None,
     on_progress: Sequence[Hook] = (),
@@ -196,9 +196,9 @@ def run_loop(
     return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
 
 
-def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator) -> State:
+def _first_state(problem: Problem, solver: Solver[StateT], rng: np.random.Generator) -> StateT:
     """The solver's first state; an event says how many columns of a warm start were dependent."""
-    state: State = solver.init(problem, rng)
+    state = solver.init(problem, rng)
     start = None if solver.direct else problem.start_on_engine()
     if start is not None:
         n_replaced = problem.orthonormalize(start).repaired
@@ -207,13 +207,13 @@ def _first_state(problem: Problem, solver: Solver[Any], rng: np.random.Generator
     return state
 
 
-class _Run:
+class _Run(Generic[StateT]):
     """One run's bookkeeping: the last good state and the history of measurements."""
 
     def __init__(
         self,
         problem: Problem,
-        solver: Solver[Any],
+        solver: Solver[StateT],
         rules: Stopping,
         hooks: Sequence[Hook],
         clock: _Clock,
@@ -231,10 +231,10 @@ class _Run:
         self.clock = clock
         self.max_iter = solver.max_iter
         self.history: list[Progress] = []
-        self.good: State | None = None
-        self.resume: State | None = None  # where to go on from after backing off
+        self.good: StateT | None = None
+        self.resume: StateT | None = None  # where to go on from after backing off
         self.back_offs = 0
-        self.live: State | None = None  # the one that steps change
+        self.live: StateT | None = None  # the one that steps change
         self.unsaved: Snapshot | None = None
 
     def until_stopped(self, rng: np.random.Generator, time_budget: float | None) -> str:
@@ -276,7 +276,7 @@ class _Run:
                 return OUT_OF_TIME
         return reason
 
-    def begin(self, rng: np.random.Generator) -> tuple[State, str | None]:
+    def begin(self, rng: np.random.Generator) -> tuple[StateT, str | None]:
         """The first state, or where an earlier run stood, and then perhaps that it was over."""
         fresh = partial(_first_state, self.problem, self.solver, rng)
         snapshot = None if self.checkpoint is None else self.checkpoint.snapshot(self.problem, fresh)
@@ -287,7 +287,7 @@ class _Run:
                 self.measure(state)
             return state, None
         # 2. A resumed run: clock, history and back-offs go on as if nothing had happened.
-        state = snapshot.state
+        state = cast(StateT, snapshot.state)  # the identity of the run says so
         self.history = [*snapshot.history]
         self.back_offs = snapshot.back_offs
         self.clock.before = snapshot.seconds
@@ -298,23 +298,23 @@ class _Run:
             state, snapshot.over
         ) if snapshot.measured and state.iteration > 0 else None
 
-    def at_end(self, state: State) -> str | None:
+    def at_end(self, state: StateT) -> str | None:
         """Whether there is nothing more to do, and why."""
         if self.solver.terminate(self.problem, state):
             return "done"
         return "max_iter" if state.iteration >= self.max_iter else None
 
-    def verdict(self, state: State, over: str | None) -> str | None:
+    def verdict(self, state: StateT, over: str | None) -> str | None:
         """Why the run is over, for a state that was just measured; None where it is not."""
         if over is None and self.history[-1].residual <= self.rules.tol:
             return "converged"
         is_informative = self.watch is not None and self.solver.shows_localization(state)
         return GIVEN_UP if over is None and is_informative and self.looks_bad(state) else over
 
-    def looks_bad(self, state: State) -> bool:
+    def looks_bad(self, state: StateT) -> bool:
         return self.watch is not None and self.watch(self.solver.vectors(self.problem, state))
 
-    def measure(self, state: State, over: str | None = None, *, kept: bool = True) -> bool:
+    def measure(self, state: StateT, over: str | None = None, *, kept: bool = True) -> bool:
         """Record where the run stands; False when it diverges.
 
         Not ``kept`` for a checkpoint are measurements that an undisturbed run would not have made.
@@ -341,7 +341,7 @@ class _Run:
                 self.observer(self.solver.finish(self.problem, state))
         return True
 
-    def keep(self, state: State) -> None:
+    def keep(self, state: StateT) -> None:
         """Before a step: what was measured last must outlive it."""
         if self.good is not state:
             return
@@ -355,9 +355,10 @@ class _Run:
         if self.checkpoint is None or self.unsaved is None:
             return
         # A state whose memory the next step overwrites is written now or never.
-        if not (at_once or self.checkpoint.due or self.solver.overwrites_state(self.unsaved.state)):
-            return
         snapshot = self.unsaved
+        due = at_once or self.checkpoint.due
+        if not (due or self.solver.overwrites_state(cast(StateT, snapshot.state))):
+            return
         self.unsaved = None
         with self.clock.paused():
             self.checkpoint.save(self.problem, snapshot)
@@ -381,7 +382,7 @@ class _Run:
         floor = 1e-3 * (self.problem.operator.upper - self.problem.operator.lower)
         return objective - best > max(0.5 * (first - best), floor)
 
-    def retry(self) -> State | None:
+    def retry(self) -> StateT | None:
         self.back_offs += 1
         if self.good is None or self.back_offs > MAX_BACK_OFFS:
             return None

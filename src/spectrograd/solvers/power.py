@@ -195,7 +195,7 @@ class Columns:
         matrix = sp.csr_array((data, indices, indptr), shape=(len(U), len(U)))
         return np.asarray(matrix @ U + self.diagonal[:, None] * U)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Columns:
+    def __deepcopy__(self, memo: dict[int, object]) -> Columns:
         """Itself: the loop copies states."""
         return self
 

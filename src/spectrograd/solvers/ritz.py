@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import scipy.linalg as la
@@ -42,7 +42,7 @@ class RitzState(State):
     n_lost: int = 0  # directions that were lost and replaced by random ones
     leading_at: float = 0.0  # matvecs after which the vectors before a bulk were seen to be good
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RitzState:
+    def __deepcopy__(self, memo: dict[int, object]) -> RitzState:
         twin = copy.copy(self)
         twin.events = list(self.events)
         twin.rng = copy.deepcopy(self.rng, memo)
@@ -167,7 +167,7 @@ def usual_width(k: int) -> int:
     return width + -width % 4
 
 
-def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: Any) -> MultiVector:
+def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: DTypeLike) -> MultiVector:
     """The warm start, completed by random columns, in random-walk form; not yet orthonormal.
 
     The random columns are Gaussian in the metric, and of about unit length.

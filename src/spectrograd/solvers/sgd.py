@@ -209,7 +209,7 @@ class DescentState(SGDBaseState):
     known: tuple[Array, Array] | None = None
     known_for: int = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> DescentState:
+    def __deepcopy__(self, memo: dict[int, object]) -> DescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U = self.U.copy()
         twin.events = list(self.events)

@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -146,9 +146,10 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         state.done = solver.terminate(state.polishing, state.after)
         return state
 
-    def _polish_solver(self, problem: Problem) -> RitzSolver[Any]:
-        solver = Lanczos(angle=self.angle) if self.polish_solver == "lanczos" else Chebyshev(angle=self.angle)
-        return cast(RitzSolver[Any], choose_variant(problem, solver))
+    def _polish_solver(self, problem: Problem) -> RitzSolver[RitzState]:
+        method = Lanczos if self.polish_solver == "lanczos" else Chebyshev
+        solver = cast(RitzSolver[RitzState], method(angle=self.angle))
+        return cast(RitzSolver[RitzState], choose_variant(problem, solver))
 
     def finish(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
         """An orthonormal basis, of the epochs or of the polishing method."""

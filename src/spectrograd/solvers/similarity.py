@@ -59,7 +59,7 @@ class Similarity:
         state.matvecs += steps
         return cls(placed, upper_edge(problem.engine, placed, state.rng, steps))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Similarity:
+    def __deepcopy__(self, memo: dict[int, object]) -> Similarity:
         """Itself: it never changes, and the loop copies states."""
         return self
 

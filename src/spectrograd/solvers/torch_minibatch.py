@@ -16,12 +16,12 @@ import numpy as np
 from spectrograd.engines.base import new_seed
 from spectrograd.engines.torch_engine import TorchEngine
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import Problem, Solver
+from spectrograd.solvers.base import Problem, Solver, State
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, edge_source
 from spectrograd.typing import Array
 
 Tensor = Any
-SolverT = TypeVar("SolverT", bound=Solver[Any])
+SolverT = TypeVar("SolverT", bound=Solver[State])
 
 
 class TorchBatch(NamedTuple):
@@ -240,7 +240,7 @@ class TorchEdges:
         heads, tails, weights = self.edges
         return EdgeChunk(heads[positions], tails[positions], None if weights is None else weights[positions])
 
-    def draw(self, count: int, generator: Any) -> EdgeChunk:
+    def draw(self, count: int, generator: object) -> EdgeChunk:
         """So many of them, each with the same odds, some perhaps twice."""
         where = self.edges.heads.device
         return self.at(self.torch.randint(self.n_edges, (count,), generator=generator, device=where))

@@ -59,7 +59,7 @@ class TorchDescentState(SGDBaseState):
     known: tuple[Tensor, Tensor] | None = None
     known_for: int = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TorchDescentState:
+    def __deepcopy__(self, memo: dict[int, object]) -> TorchDescentState:
         twin = copy.copy(self)  # the edges are shared
         twin.U = copy.deepcopy(self.U, memo)
         twin.events = list(self.events)
@@ -228,7 +228,7 @@ class TorchPaperState(StepState):
     edges: TorchEdges | None = field(default=None, metadata={DERIVED: True})
     rows: TorchBatches | None = field(default=None, metadata={DERIVED: True})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TorchPaperState:
+    def __deepcopy__(self, memo: dict[int, object]) -> TorchPaperState:
         twin = copy.copy(self)  # what is only read is shared
         twin.U = copy.deepcopy(self.U, memo)
         twin.events = list(self.events)

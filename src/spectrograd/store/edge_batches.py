@@ -157,7 +157,7 @@ def in_background(items: Iterable[Item], ready: int = 1) -> Iterator[Item]:
     waiting: queue.Queue[tuple[str, Any]] = queue.Queue(ready)
     stopped = threading.Event()
 
-    def offer(kind: str, item: Any) -> None:
+    def offer(kind: str, item: object) -> None:
         while not stopped.is_set():
             try:
                 return waiting.put((kind, item), timeout=0.1)

@@ -193,7 +193,7 @@ class BlockStream:
 
     store: Store
     layer: LayerMeta
-    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))
+    dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
 
     def __iter__(self) -> Iterator[RowBlock]:
         for segment, rows in self.rows(self.layer.blocks):
@@ -529,7 +529,7 @@ class StorePlace(NamedTuple):
     path: StorePath
     fingerprint: str
     layer: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype
 
     def open(self, digest: str = "") -> StoredGraph:
         """Open the graph; an error where it was replaced meanwhile.

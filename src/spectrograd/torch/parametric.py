@@ -115,7 +115,7 @@ def _network(torch: Any, features: Tensor, n_outputs: int, hidden: tuple[int, ..
     return torch.nn.Sequential(*layers, torch.nn.Linear(width, n_outputs)).eval().to(features.device)
 
 
-def _edges(torch: Any, graph: Graph, device: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _edges(torch: Any, graph: Graph, device: object) -> tuple[Tensor, Tensor, Tensor]:
     """Both ends of every edge, and its weight in float64: sums of 10^7 weights need it."""
     W = graph.matrix
     rows = np.repeat(np.arange(graph.n_nodes), np.diff(W.indptr))
@@ -170,7 +170,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
     engine: str = "torch"
     random_state: int | None = None
 
-    def fit(self, X: Any, y: None = None, *, graph: Any = None) -> Self:
+    def fit(self, X: object, y: None = None, *, graph: object = None) -> Self:
         """Train on features (N x d; a tensor will do) and a graph, layers, or the points' neighbours."""
         features = _features(X)
         merged = _one_graph(graph, features, self.n_neighbors)
@@ -189,7 +189,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         self._device = engine.device
         return self
 
-    def _place(self, engine: TorchEngine, operator: Operator, features: Any, seconds: float) -> None:
+    def _place(self, engine: TorchEngine, operator: Operator, features: object, seconds: float) -> None:
         """Rotate the network's outputs to Ritz vectors, and measure them against the operator."""
         U = engine.from_numpy(outputs(self.network_, features).cpu().numpy())
         placed = engine.load_operator(operator)
@@ -211,7 +211,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         self.embedding_ = vectors[:, 1:]
         self.eigenvalues_ = found.embedding.eigenvalues[1:]
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """New points in the embedding: the network and its rotation, nothing else."""
         import torch
 
@@ -222,7 +222,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
         return np.asarray((U @ self._rotation)[:, 1:])
 
 
-def _features(X: Any) -> Array:
+def _features(X: object) -> Array:
     """Rows of float32, finite."""
     features = np.asarray(from_tensor(X), dtype=np.float32)
     if features.ndim != 2:
@@ -233,7 +233,7 @@ def _features(X: Any) -> Array:
     return features
 
 
-def _one_graph(graph: Any, features: Array, n_neighbors: int) -> Graph:
+def _one_graph(graph: object, features: Array, n_neighbors: int) -> Graph:
     """The graph, the mean of several layers of equal volume, or that of the nearest points."""
     if graph is None:
         return knn_graph(features, n_neighbors, connect=True)

@@ -85,7 +85,7 @@ class RowsOnWorkers(Engine):
         )
 
     def each_block(
-        self, name: str, function: Callable[..., Any], *multivectors: DaskMultiVector
+        self, name: str, function: Callable[..., object], *multivectors: DaskMultiVector
     ) -> list[Any]:
         """Run ``function(start, *blocks)`` on whole blocks where they are, and return its results.
 
@@ -94,7 +94,7 @@ class RowsOnWorkers(Engine):
         return self._call_on_blocks(name, tasks.call_on_block, function, multivectors)
 
     def _call_on_blocks(
-        self, name: str, task: Any, function: Any, multivectors: Sequence[DaskMultiVector]
+        self, name: str, task: Any, function: object, multivectors: Sequence[DaskMultiVector]
     ) -> list[Any]:
         return self.session.results(
             [

@@ -184,7 +184,7 @@ class DaskMultiVector:
         self.bounds = bounds
         self.shape = (int(bounds[-1]), int(n_columns))
         self.dtype = np.dtype(dtype)
-        self.casts: dict[np.dtype[Any], DaskMultiVector] = {}  # itself in other types, made once
+        self.casts: dict[np.dtype, DaskMultiVector] = {}  # itself in other types, made once
         self.source: Array | None = None  # the read-only array it was made of
         for step in self.steps:
             step.held = True

@@ -86,7 +86,7 @@ def project_features(rows: Any, X: Array) -> Array:
     return np.asarray(rows.T @ X.astype(np.float64, copy=False))
 
 
-def expand_features(rows: Any, C: Array) -> Array:
+def expand_features(rows: object, C: Array) -> Array:
     """``Z C`` of a block of rows of features, in the type of C."""
     return np.asarray(rows @ C, dtype=C.dtype)
 

@@ -49,7 +49,7 @@ def from_anndata(adata: Any, *, neighbors_key: str | None = None) -> Graph:
     return graph_of_cells(matrix, names, key)
 
 
-def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_key: str | None) -> str:
+def connectivities_key(obsp: Iterable[str], uns: Mapping[str, object], neighbors_key: str | None) -> str:
     """The key of ``obsp`` with the weights that a key of scanpy stands for.
 
     Parameters
@@ -82,13 +82,13 @@ def connectivities_key(obsp: Iterable[str], uns: Mapping[str, Any], neighbors_ke
     )
 
 
-def _noted(uns: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _noted(uns: Mapping[str, object], key: str) -> Mapping[str, Any]:
     """What ``uns`` holds under a key, where that is a mapping."""
     noted = uns.get(key)
     return noted if isinstance(noted, Mapping) else {}
 
 
-def graph_of_cells(matrix: Any, names: Array, key: str) -> Graph:
+def graph_of_cells(matrix: object, names: Array, key: str) -> Graph:
     """A graph of a matrix of ``obsp``; distances are refused, which are not symmetric."""
     if len(np.unique(names)) < len(names):
         raise GraphError("names of cells occur twice: call adata.obs_names_make_unique() first")

@@ -244,7 +244,7 @@ def column_names(frame: Any) -> list[Any]:
     return list(getattr(frame, "column_names", frame.columns))  # pyarrow's ``columns`` are the data
 
 
-def column_values(frame: Any, name: Any) -> Array:
+def column_values(frame: Any, name: object) -> Array:
     """One column as an array."""
     if _fields(frame) is not None:
         return np.asarray(frame[name])

@@ -61,7 +61,9 @@ def is_pyg(thing: object) -> bool:
     return hetero or getattr(thing, "edge_index", None) is not None
 
 
-def _graph(store: Any, n_nodes: int, names: Array | None = None, offsets: tuple[int, int] = (0, 0)) -> Graph:
+def _graph(
+    store: object, n_nodes: int, names: Array | None = None, offsets: tuple[int, int] = (0, 0)
+) -> Graph:
     index = _edge_index(store)
     source = index[0] + offsets[0]
     target = index[1] + offsets[1]
@@ -77,7 +79,7 @@ def _edge_index(store: Any) -> Array:
     return index
 
 
-def _node_count(store: Any, index: Array | None) -> int:
+def _node_count(store: object, index: Array | None) -> int:
     count = getattr(store, "num_nodes", None)
     if count is not None:
         return int(count)
