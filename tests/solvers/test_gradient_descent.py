@@ -100,7 +100,7 @@ def test_objective_ignores_the_basis_and_is_bounded_below(operator, U):
 
 def scattered(source, batch, U):
     """``A_S U`` as N x K, and ``U' A_S U``."""
-    G, H = source.gradient(batch, U, source.factors.T @ U, projected=True)
+    G, H = source.gradient(batch, U, source.low_rank.factors.T @ U, projected=True)
     full = np.zeros_like(U)
     full[batch.vertices] = rows_of(G, len(batch.vertices))
     return full, H
@@ -198,7 +198,7 @@ def test_gram_follows_the_rows_that_move(operator):
     source = BatchSource.of(operator)
     b = source.metric[:, None]
     U = Problem(operator, K).first_guess(rng)
-    M, Y = U.T @ (b * U), source.factors.T @ U
+    M, Y = U.T @ (b * U), source.low_rank.factors.T @ U
     printed, gap = M.copy(), []
     for _ in range(200):
         batch = source.edges(30, rng)
@@ -216,7 +216,7 @@ def test_gram_follows_the_rows_that_move(operator):
         np.testing.assert_array_equal(U[untouched], before[untouched])
         gap.append(np.abs(printed - U.T @ (b * U)).max())
     np.testing.assert_allclose(M, U.T @ (b * U), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(Y, source.factors.T @ U, atol=1e-10)
+    np.testing.assert_allclose(Y, source.low_rank.factors.T @ U, atol=1e-10)
     assert max(gap) > 1e-2  # Eq. 19 as printed counts a vertex once per sampled edge
 
 

@@ -61,7 +61,7 @@ def test_the_full_gradient(kind, rank, engine, U):
 
 def batch_gradient(source, batch, U):
     """``2 A_S U M^-1 - B U (P + P')`` with ``P = M^-1 U'A_S U M^-1``, as the solvers take it."""
-    G, H = source.gradient(batch, U, source.factors.T @ U, projected=True)
+    G, H = source.gradient(batch, U, source.low_rank.factors.T @ U, projected=True)
     rows = np.zeros_like(U)
     rows[batch.vertices] = rows_of(G, len(batch.vertices))
     B = source.metric[:, None]

@@ -243,3 +243,14 @@ def test_averaging_is_not_offered_and_says_so(blocks):
     problem = Problem(laplacian(blocks.graph), K, make_engine("torch:cpu"))
     with pytest.raises(ValueError, match="solver 'sgd' on engine 'torch' has no parameter 'averaging'"):
         solve(problem, make_solver("sgd", averaging=True), seed=0)
+
+
+def test_the_papers_algorithm_backs_off_without_its_moments(blocks):
+    problem = Problem(laplacian(blocks.graph), 3, make_engine("torch"))
+    solver = choose_variant(problem, make_solver("sgd-paper"))
+    state = solver.init(problem, np.random.default_rng(0))
+    state.moments += 1
+    step_size = state.step_size
+    state = solver.back_off(problem, state)
+    assert state.step_size == step_size / 2
+    assert not state.moments.any()

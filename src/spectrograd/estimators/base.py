@@ -6,6 +6,7 @@ Methods call the functions of the other modules here; there is no mathematics in
 from __future__ import annotations
 
 import os
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
@@ -47,7 +48,7 @@ from spectrograd.typing import Array
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the four estimators, with the parameters they share and the attributes of a fit.
 
     A dataclass, so that each parameter is written once: scikit-learn reads the signature of the
@@ -328,9 +329,9 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _n_features_out(self) -> int:
         return int(self.embedding_.shape[1])
 
+    @abstractmethod
     def _n_columns(self, n_nodes: int) -> int | str:
         """Eigenvectors to compute."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

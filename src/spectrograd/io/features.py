@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -66,7 +67,7 @@ def read_features(
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedFeatures(FeatureRows):
+class StreamedFeatures(FeatureRows, ABC):
     """Rows of features on a disk; ``matrix`` loads them all. ``kept`` marks the rows that take part."""
 
     matrix: Any = None
@@ -86,9 +87,9 @@ class StreamedFeatures(FeatureRows):
         """Stored numbers."""
         return self.n_stored
 
+    @abstractmethod
     def read(self) -> Iterator[Any]:
         """All rows of the file, in blocks."""
-        raise NotImplementedError
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
         """The rows that take part, in blocks."""

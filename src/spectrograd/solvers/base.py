@@ -35,7 +35,7 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
-    from spectrograd.solvers.minibatch import BatchSource
+    from spectrograd.solvers.minibatch import BatchSource, EdgeBatches
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,12 @@ class Problem:
         return BatchSource.of(self.sparse)
 
     @cached_property
-    def single_batches(self) -> BatchSource:
-        """The same in float32: half the traffic, for solvers that live with noise anyway."""
+    def single_batches(self) -> EdgeBatches:
+        """The same in float32, of a graph on disk as well: half the traffic, where noise does no harm."""
         from spectrograd.solvers.minibatch import BatchSource, StreamedBatches
 
-        source = StreamedBatches if self.sparse.is_streamed else BatchSource
-        return source.of(self.sparse.astype(np.float32))
+        operator = self.sparse.astype(np.float32)
+        return StreamedBatches.of(operator) if operator.is_streamed else BatchSource.of(operator)
 
     @property
     def row_unit(self) -> float:
@@ -308,11 +308,16 @@ class StepState(State):
 StepT = TypeVar("StepT", bound=StepState)
 
 
+def halve_step(state: StepT) -> StepT:
+    """Mutates: the step of a run that has diverged; an event says so."""
+    state.step_size /= 2
+    state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
+    return state
+
+
 class SteppingSolver(Solver[StepT]):
     """A solver that walks with a step size and halves it when it diverges."""
 
     def back_off(self, problem: Problem, state: StepT) -> StepT | None:
         """Halve the step."""
-        state.step_size /= 2
-        state.events.append(f"iteration {state.iteration}: diverged, step halved to {state.step_size:.3g}")
-        return state
+        return halve_step(state)

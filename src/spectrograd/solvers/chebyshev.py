@@ -28,6 +28,7 @@ from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
+from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.linalg.chebyshev_filter import (
     MIN_DAMPED_SHARE,
     Filter,
@@ -241,3 +242,11 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
     def shows_localization(self, state: ChebyshevState) -> bool:
         """Also after a first filter that ended early because its columns are localised."""
         return state.looks_localized or super().shows_localization(state)
+
+    def terminate(self, problem: Problem, state: ChebyshevState) -> bool:
+        """Whether the angle is met."""
+        return self.angle_is_met(problem, state)
+
+    def evidence(self, problem: Problem, state: ChebyshevState) -> Evidence:
+        """The first value beyond the result, and the guard vectors."""
+        return self.guard_evidence(problem, state)

@@ -291,7 +291,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """Whether the angle is met, by the guard vectors or by the evidence of the probe block."""
         k = problem.n_components
         probe_block = state.probe_block
-        is_over = super().terminate(problem, state)
+        is_over = self.angle_is_met(problem, state)
         if is_over or self.angle == 0 or state.iteration == 0:
             return is_over
         if probe_block is None or state.width <= k or not probe_block.filters:
@@ -348,11 +348,6 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         """Always: a step uses the memory of block and product again."""
         return True
 
-    def orthogonality(self, problem: Problem, state: FewPassState) -> float:
-        """Of the first K columns of the block."""
-        walk = problem.random_walk.operator
-        return orthogonality_error(problem.engine, walk, state.block, problem.n_components)
-
     def finish(self, problem: Problem, state: FewPassState) -> MultiVector:
         """A basis in the precision of the run: the certificate casts where it needs more digits."""
         U = self.vectors(problem, state)
@@ -364,7 +359,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         k = problem.n_components
         has_product = state.product is not None and state.iteration > 0
         state.product = None  # no filter follows: free its memory
-        evidence = super().evidence(problem, state)
+        evidence = self.guard_evidence(problem, state)
         rounding = self._rounding(problem, state) if has_product else None
         if rounding is None:
             return evidence

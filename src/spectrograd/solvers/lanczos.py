@@ -19,11 +19,13 @@ metric is the identity):
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import DTypeLike
 
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines.base import MultiVector, new_seed
@@ -117,34 +119,12 @@ def usual_basis_size(k: int, size: int) -> int:
     return max(2 * k + 20, k + 10 * size, k + 2 + size)
 
 
+LanczosT = TypeVar("LanczosT", bound=LanczosState)
+
+
 @dataclass(frozen=True)
-class Lanczos(RitzSolver[LanczosState]):
-    """Thick-restart Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
-
-    Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}``; at a restart the best Ritz vectors and the
-    residual stay, which keeps the space a Krylov space. Meaning: the best polynomial filter of each
-    degree, found without knowing the spectrum.
-
-    A block finds as many copies of a repeated eigenvalue as it has columns. A single vector finds one, but
-    takes by far the fewest products: ``auto`` begins with one on small graphs, and goes on with a block
-    method if the certificate's probe finds that some were missed.
-
-    Cost: a pass for one block per step, and ``O(N basis_size)`` numbers of memory, whose orthogonalisation
-    costs about as much as the passes. The fewest products of all methods; but since a pass for eight columns
-    takes hardly longer than for one, ``chebyshev`` is mostly faster where passes are compiled. Geometric
-    graphs, whose gaps are tiny, are for ``shift-invert``.
-
-    Parameters
-    ----------
-    block_size
-        Columns of the start; None is K, at most 8.
-    basis_size
-        Vectors before a restart; None is ``2 K + 20``, and at least ``K`` and ten blocks.
-    precision
-        ``"auto"`` keeps the basis in float32 until that limits the residual, then float64.
-    angle
-        Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
-    """
+class KrylovSolver(RitzSolver[LanczosT]):
+    """The hyperparameters of ``lanczos`` and the cycle of the method, for both classes."""
 
     block_size: int | None = None
     basis_size: int | None = None
@@ -155,45 +135,31 @@ class Lanczos(RitzSolver[LanczosState]):
     name: ClassVar[str] = "lanczos"
     localization_check_at = 2
 
-    def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
-        """A random block, led by the warm start if there is one."""
+    @abstractmethod
+    def fill(self, problem: Problem, state: LanczosT, basis: Basis) -> None:
+        """Mutates: the basis, expanded until it is full or the angle is met."""
+
+    def begin(self, problem: Problem, state: LanczosT, size: int, basis_size: int | None) -> LanczosT:
+        """Mutates: the state, which gets a random block of so many columns, led by the warm start."""
         n = problem.n_nodes
         k = problem.n_components
-        if self._goes_on_with(problem):
-            return self._go_on(problem, rng)
-        # A block as wide as the registers of a core costs a pass hardly more than one column.
         dtype = np.float64 if self.precision == "double" else np.float32
-        size = max(1, self.block_size or min(k, LANES))
         if problem.start is not None:
             size = max(size, k)
         # 1. an orthonormal block: the start of the Krylov space
-        front = self._first_block(problem, rng, min(size, n), dtype)
+        front = self._first_block(problem, state.rng, min(size, n), dtype)
         size = front.shape[1]
         # 2. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
-        limit = max(self.basis_size or usual_basis_size(k, size), k + 2 + size)
-        state = LanczosState(np.empty((0, 0)), rng, pause=limit if n <= SMALL else 0)
+        limit = max(basis_size or usual_basis_size(k, size), k + 2 + size)
+        state.pause = limit if n <= SMALL else 0
         # 3. the basis, whose first product comes with the first step
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
             state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
-        return self._set_unmeasured(problem, state, front)
+        return self.set_unmeasured(problem, state, front)
 
-    def _goes_on_with(self, problem: Problem) -> bool:
-        """Whether the basis that the plan looked at is one that this solver would have made."""
-        basis = problem.basis
-        alike = (self.block_size, self.basis_size, self.precision) == (1, None, "auto")
-        if basis is None or problem.start is not None or not alike or basis.front != 1 or basis.full:
-            return False
-        large = basis.limit >= usual_basis_size(problem.n_components, 1)
-        return large and problem.n_nodes > basis.limit + 2
-
-    def _go_on(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
-        """The state whose basis is that of the plan; its products are counted."""
-        assert problem.basis is not None
-        basis = problem.basis
-        state = LanczosState(np.empty((0, 0)), rng, basis=basis, matvecs=basis.products)
-        return self._set_unmeasured(problem, state, basis.vectors.columns(0, 1))
-
-    def _first_block(self, problem: Problem, rng: np.random.Generator, size: int, dtype: Any) -> MultiVector:
+    def _first_block(
+        self, problem: Problem, rng: np.random.Generator, size: int, dtype: DTypeLike
+    ) -> MultiVector:
         """The warm start and random columns up to ``size``, orthonormal."""
         engine = problem.engine
         start = problem.start_on_engine(dtype)
@@ -203,7 +169,7 @@ class Lanczos(RitzSolver[LanczosState]):
             parts.append(engine.random(problem.n_nodes, n_random, new_seed(rng), dtype))
         return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
 
-    def _set_unmeasured(self, problem: Problem, state: LanczosState, X: MultiVector) -> LanczosState:
+    def set_unmeasured(self, problem: Problem, state: LanczosT, X: MultiVector) -> LanczosT:
         """Mutates: ``U`` is the start, padded to K columns; its values are the middle of the spectrum."""
         k = problem.n_components
         lower = problem.operator.lower
@@ -217,7 +183,7 @@ class Lanczos(RitzSolver[LanczosState]):
         state.residuals = np.full(k, (upper - lower) / 2)
         return state
 
-    def step(self, problem: Problem, state: LanczosState) -> LanczosState:
+    def step(self, problem: Problem, state: LanczosT) -> LanczosT:
         """One cycle: fill the basis, take Ritz vectors, restart."""
         if state.basis is None:
             return self._solve_dense(problem, state)
@@ -234,19 +200,7 @@ class Lanczos(RitzSolver[LanczosState]):
         # 4. stop? The loop asks ``terminate``, which compares the angle bound.
         return self.account(problem, state, state.basis.products - state.products_before)
 
-    def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
-        """Mutates: the basis, expanded until it is full or the angle is met."""
-        k = problem.n_components
-        while True:
-            # one product of the front: the next block of the Krylov space
-            basis.expand(state.rng)
-            state.pause -= 1
-            if basis.full or (self.angle > 0 and state.pause <= 0 and basis.done > k + 1):
-                state.measure(basis, k, self.angle)
-                if basis.full or state.angle_bound(k) <= self.angle:
-                    return
-
-    def _restart(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
+    def _restart(self, problem: Problem, state: LanczosT, basis: Basis) -> None:
         """Mutates: the Ritz vectors, and a basis that begins with them."""
         k = problem.n_components
         ritz = state.ritz
@@ -260,13 +214,13 @@ class Lanczos(RitzSolver[LanczosState]):
         state.products = basis.products
         state.U = problem.standard.inverse_transform(basis.vectors.columns(0, k))
 
-    def _needs_double(self, problem: Problem, state: LanczosState, basis: Basis) -> bool:
+    def _needs_double(self, problem: Problem, state: LanczosT, basis: Basis) -> bool:
         """Whether float32 limits the residual from now on."""
         floor = SINGLE_FLOOR * (problem.operator.upper - problem.operator.lower)
         residual = state.residuals[: problem.n_components].max()
         return self.precision == "auto" and basis.dtype == np.float32 and residual < floor
 
-    def _double_basis(self, problem: Problem, state: LanczosState, basis: Basis) -> Basis:
+    def _double_basis(self, problem: Problem, state: LanczosT, basis: Basis) -> Basis:
         """Mutates ``matvecs`` and ``noise``: a basis in float64 of Ritz vectors Q and their residuals R.
 
         Nearly all of R lies along the front, which had made a Krylov space of Q; rounding errors of float32
@@ -316,7 +270,7 @@ class Lanczos(RitzSolver[LanczosState]):
         coupling = roots[:, None] * V[:, first:].T
         return Basis.of_ritz_pairs(engine, basis.operator, ritz.Q, ritz.values, front, coupling, limit)
 
-    def _solve_dense(self, problem: Problem, state: LanczosState) -> LanczosState:
+    def _solve_dense(self, problem: Problem, state: LanczosT) -> LanczosT:
         """Solve by LAPACK where a basis would be as large as the graph."""
         k = problem.n_components
         # all N eigenpairs: the values beyond K are the evidence of the certificate
@@ -328,14 +282,14 @@ class Lanczos(RitzSolver[LanczosState]):
         state.done = True
         return state
 
-    def snapshots_are_copies(self, state: LanczosState) -> bool:
+    def snapshots_are_copies(self, state: LanczosT) -> bool:
         """Not where they share a basis, which grows by whole blocks."""
         return state.basis is None
 
-    def evidence(self, problem: Problem, state: LanczosState) -> Evidence:
+    def evidence(self, problem: Problem, state: LanczosT) -> Evidence:
         """The first value beyond the result, and the next Ritz vectors, which may be accurate enough."""
         k = problem.n_components
-        evidence = super().evidence(problem, state)
+        evidence = self.guard_evidence(problem, state)
         n_guards = min(len(state.values) - k - 1, MAX_GUARDS)
         has_moved_on = state.basis is not None and state.basis.products != state.products
         if state.basis is None or n_guards < 1 or has_moved_on:
@@ -343,3 +297,73 @@ class Lanczos(RitzSolver[LanczosState]):
         guards = slice(k, k + n_guards)
         vectors = problem.standard.inverse_transform(state.basis.vectors.columns(k, k + n_guards))
         return replace(evidence, guards=Guards(vectors, state.values[guards], state.residuals[guards]))
+
+
+@dataclass(frozen=True)
+class Lanczos(KrylovSolver[LanczosState]):
+    """Thick-restart Lanczos (Wu and Simon 2000; Stewart's Krylov-Schur 2001), smallest eigenvalues.
+
+    Definition: Rayleigh-Ritz on ``span{X, A X, .., A^p X}``; at a restart the best Ritz vectors and the
+    residual stay, which keeps the space a Krylov space. Meaning: the best polynomial filter of each
+    degree, found without knowing the spectrum.
+
+    A block finds as many copies of a repeated eigenvalue as it has columns. A single vector finds one, but
+    takes by far the fewest products: ``auto`` begins with one on small graphs, and goes on with a block
+    method if the certificate's probe finds that some were missed.
+
+    Cost: a pass for one block per step, and ``O(N basis_size)`` numbers of memory, whose orthogonalisation
+    costs about as much as the passes. The fewest products of all methods; but since a pass for eight columns
+    takes hardly longer than for one, ``chebyshev`` is mostly faster where passes are compiled. Geometric
+    graphs, whose gaps are tiny, are for ``shift-invert``.
+
+    Parameters
+    ----------
+    block_size
+        Columns of the start; None is K, at most 8.
+    basis_size
+        Vectors before a restart; None is ``2 K + 20``, and at least ``K`` and ten blocks.
+    precision
+        ``"auto"`` keeps the basis in float32 until that limits the residual, then float64.
+    angle
+        Stop when the bound on the sine of the subspace angle is met; 0 leaves stopping to the loop.
+    """
+
+    def init(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
+        """A random block, led by the warm start if there is one."""
+        if self._goes_on_with(problem):
+            return self._go_on(problem, rng)
+        # A block as wide as the registers of a core costs a pass hardly more than one column.
+        size = max(1, self.block_size or min(problem.n_components, LANES))
+        return self.begin(problem, LanczosState(np.empty((0, 0)), rng), size, self.basis_size)
+
+    def _goes_on_with(self, problem: Problem) -> bool:
+        """Whether the basis that the plan looked at is one that this solver would have made."""
+        basis = problem.basis
+        alike = (self.block_size, self.basis_size, self.precision) == (1, None, "auto")
+        if basis is None or problem.start is not None or not alike or basis.front != 1 or basis.full:
+            return False
+        large = basis.limit >= usual_basis_size(problem.n_components, 1)
+        return large and problem.n_nodes > basis.limit + 2
+
+    def _go_on(self, problem: Problem, rng: np.random.Generator) -> LanczosState:
+        """The state whose basis is that of the plan; its products are counted."""
+        assert problem.basis is not None
+        basis = problem.basis
+        state = LanczosState(np.empty((0, 0)), rng, basis=basis, matvecs=basis.products)
+        return self.set_unmeasured(problem, state, basis.vectors.columns(0, 1))
+
+    def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
+        """Mutates: the basis, expanded until it is full or the angle is met."""
+        k = problem.n_components
+        while True:
+            # one product of the front: the next block of the Krylov space
+            basis.expand(state.rng)
+            state.pause -= 1
+            if basis.full or (self.angle > 0 and state.pause <= 0 and basis.done > k + 1):
+                state.measure(basis, k, self.angle)
+                if basis.full or state.angle_bound(k) <= self.angle:
+                    return
+
+    def terminate(self, problem: Problem, state: LanczosState) -> bool:
+        """Whether the angle is met."""
+        return self.angle_is_met(problem, state)

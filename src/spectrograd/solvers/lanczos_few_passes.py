@@ -8,7 +8,7 @@ first cycle ends early where its vectors are seen to be localised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.chebyshev_filter import MAX_FILTER_GROWTH, estimate_bulk, has_hubs
 from spectrograd.linalg.subspace import Basis, orthonormalize
 from spectrograd.solvers.base import Problem
-from spectrograd.solvers.lanczos import Lanczos, LanczosState
+from spectrograd.solvers.lanczos import KrylovSolver, LanczosState
 from spectrograd.solvers.ritz import guarded_width
 
 MAX_BASIS_BLOCKS = 12  # of a basis, where the user sets no other size: as many passes before a restart
@@ -53,27 +53,25 @@ class BlockLanczosState(LanczosState):
 
 
 @dataclass(frozen=True)
-class FewPassLanczos(Lanczos):
-    """The variant of :class:`Lanczos` where passes are expensive; the same hyperparameters.
+class FewPassLanczos(KrylovSolver[BlockLanczosState]):
+    """The variant of :class:`~spectrograd.solvers.lanczos.Lanczos` where passes are expensive.
 
-    The block has K columns and guards (``block_size``), the basis up to twelve blocks (``basis_size``).
+    The hyperparameters are the same; the block has K columns and guards (``block_size``), the basis up to
+    twelve blocks (``basis_size``).
     """
 
     def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
         """As in memory, with a wide block and a probe block; no pass yet."""
         width = self.block_size or guarded_width(problem, None)
-        # The same solver with other defaults: a wide block, and twelve blocks before a restart.
-        wide = replace(self, block_size=width, basis_size=self.basis_size or MAX_BASIS_BLOCKS * width)
-        narrow_state = Lanczos.init(wide, problem, rng)
-        state = BlockLanczosState(**{f.name: getattr(narrow_state, f.name) for f in fields(narrow_state)})
+        basis_size = self.basis_size or MAX_BASIS_BLOCKS * width
+        state = self.begin(problem, BlockLanczosState(np.empty((0, 0)), rng), width, basis_size)
         if state.basis is not None:
             form = problem.operator.standard_form()
             state.probe_block = new_probe_block(problem.engine, form, rng, state.basis.dtype)
         return state
 
-    def fill(self, problem: Problem, state: LanczosState, basis: Basis) -> None:
+    def fill(self, problem: Problem, state: BlockLanczosState, basis: Basis) -> None:
         """Mutates: basis and probe block, expanded until the basis is full or the angle is met."""
-        assert isinstance(state, BlockLanczosState)
         assert state.probe_block is not None
         k = problem.n_components
         engine = problem.engine
@@ -99,10 +97,9 @@ class FewPassLanczos(Lanczos):
             if basis.full or is_met or state.is_localized:
                 return
 
-    def shows_localization(self, state: LanczosState) -> bool:
+    def shows_localization(self, state: BlockLanczosState) -> bool:
         """Also after a first cycle that ended early because its vectors are localised."""
-        ended_early = isinstance(state, BlockLanczosState) and state.is_localized and state.iteration == 1
-        return ended_early or super().shows_localization(state)
+        return (state.is_localized and state.iteration == 1) or super().shows_localization(state)
 
     def _has_localized_vectors(self, problem: Problem, state: BlockLanczosState, basis: Basis) -> bool:
         """Whether most Ritz vectors of the first cycle live on tiny parts of the graph already."""
@@ -119,7 +116,7 @@ class FewPassLanczos(Lanczos):
         shares = k * participation(problem.operator, problem.standard.inverse_transform(vectors), engine)
         return float(np.median(shares)) < ROUGH_TINY_SHARE
 
-    def _filter_interval(self, problem: Problem, state: LanczosState) -> tuple[float, float]:
+    def _filter_interval(self, problem: Problem, state: BlockLanczosState) -> tuple[float, float]:
         """The interval that the probe's filter damps: the bulk of the spectrum, taken for a semicircle.
 
         Its mean and deviation are those of the first Ritz values and residuals of random vectors.
@@ -157,11 +154,11 @@ class FewPassLanczos(Lanczos):
         fresh = new_probe_block(engine, form, state.rng, probe_block.X.dtype)
         return fresh.begin_filter(probe_block.filters[-1].cut, operator.upper)
 
-    def terminate(self, problem: Problem, state: LanczosState) -> bool:
+    def terminate(self, problem: Problem, state: BlockLanczosState) -> bool:
         """Whether the angle is met and the probe's evidence is enough, or more passes would not help."""
-        if not super().terminate(problem, state):
+        if not self.angle_is_met(problem, state):
             return False
-        if state.done or not isinstance(state, BlockLanczosState):
+        if state.done:
             return True
         evidence = self._probe_evidence(problem, state)
         state.extra += 1
@@ -193,6 +190,6 @@ class FewPassLanczos(Lanczos):
             lowest = float(state.values[k])
         return evidence_from_block(engine, operator, state.probe_block, Q, lowest, MAX_LOOKS)
 
-    def complement_bound(self, problem: Problem, state: LanczosState) -> ComplementBound | None:
+    def complement_bound(self, problem: Problem, state: BlockLanczosState) -> ComplementBound | None:
         """The evidence of the probe block."""
-        return self._probe_evidence(problem, state) if isinstance(state, BlockLanczosState) else None
+        return self._probe_evidence(problem, state)

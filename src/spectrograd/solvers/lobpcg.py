@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 
+from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.operators.base import ALL, RESIDENT, Operator, check_capabilities
 from spectrograd.operators.sparse import SparseOperator
@@ -88,6 +89,14 @@ class LOBPCG(RitzSolver[LobpcgState]):
         columns = advance(problem, problem.operator.random_walk_form(), state)
         self.account(problem, state, columns)
         return state
+
+    def terminate(self, problem: Problem, state: LobpcgState) -> bool:
+        """Whether the angle is met."""
+        return self.angle_is_met(problem, state)
+
+    def evidence(self, problem: Problem, state: LobpcgState) -> Evidence:
+        """The first value beyond the result, and the guard vectors."""
+        return self.guard_evidence(problem, state)
 
 
 def begin(problem: Problem, operator: Operator, state: LobpcgState, block: Array) -> LobpcgState:

@@ -10,6 +10,7 @@ The order is not a detail: with consecutive entries of a matrix the same steps l
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +27,7 @@ from spectrograd.kernels import minibatch as kernels
 from spectrograd.kernels.minibatch import upper_entries
 from spectrograd.kernels.simd import WIDTH
 from spectrograd.operators.base import RESIDENT, Capability, check_capabilities
-from spectrograd.operators.sparse import SparseOperator
+from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.typing import Array
 
 # Edges that stay together from epoch to epoch, where there are many: one cache line of int32.
@@ -235,23 +236,88 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BatchSource:
-    """Random access to the edges of an operator in O(N) extra memory.
+class EdgeBatches(ABC):
+    """Mini-batches of the edges of an operator, with the parts of it that are no edges.
 
     ``A = L(W) + diag(row_term) - Z diag(a) Z'``: the first part is a sum over edges (Eq. 12), the
     others are spread over the edges of each vertex, so that a batch is an unbiased sample of A.
+    ``indptr`` counts the edges of each node.
     """
 
     operator: SparseOperator
     indptr: Array
+
+    @abstractmethod
+    def sampler(self, kind: Sampling) -> Callable[[int, Draws], Batch]:
+        """The method that draws batches of that kind."""
+
+    @cached_property
+    def slot(self) -> Array:
+        """Zeros (N,), where kernels number the vertices of a batch."""
+        return np.zeros(self.operator.n_nodes, np.int32)
+
+    @cached_property
+    def metric(self) -> Array:
+        """Diagonal of B, (N,)."""
+        operator = self.operator
+        return np.ones(operator.n_nodes, operator.dtype) if operator.metric is None else operator.metric
+
+    @cached_property
+    def low_rank(self) -> LowRank:
+        """``Z`` (N x r) and ``a`` (r), without columns where the operator has no such part."""
+        none = LowRank(np.zeros((self.operator.n_nodes, 0), self.operator.dtype), np.zeros(0))
+        return none if self.operator.low_rank is None else self.operator.low_rank
+
+    def _group(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
+        # The kernel reads the 2 b ends as runs of equal vertices.
+        ends = np.sort(np.concatenate([heads, tails]))
+        return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
+
+    def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
+        """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
+        row_part = (batch.shares, self.operator.row_term)
+        # C = diag(a) Z'U (r x K): the low-rank part of A U is -Z C
+        C = (self.low_rank.coefficients[:, None] * Y).astype(U.dtype)
+        run = _choose_kernel(kernels.batch_gradient, batch)
+        G, H = run(batch.groups, row_part, self.low_rank.factors, C, U, projected)
+        return G, H
+
+    def move(
+        self,
+        batch: Batch,
+        G: Array,
+        U: Array,
+        rates: Array,
+        *,
+        small: tuple[Array, Array] | None = None,
+        moments: tuple[Any, ...] = NO_MOMENTS,
+    ) -> tuple[Array, Array]:
+        """Move the batch's rows of U by ``- rate (G M^-1 - B U P)``, ``small = (M^-1, P)`` or (I, 0).
+
+        Returns the changes of ``U'BU`` and ``Z'U``.
+        """
+        if small is None:
+            # plain gradient: M^-1 = I, P = 0
+            small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
+        small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
+        moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
+        run = _choose_kernel(kernels.move_rows, batch)
+        dM, dY = run(batch.vertices, G, small, rates, self.metric, self.low_rank.factors, moments, U)
+        return dM, dY
+
+    def low_rank_product(self, engine: Engine, U: Array) -> Array:
+        """``Y = Z'U`` in full."""
+        return engine.gram(self.low_rank.factors, U, None)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSource(EdgeBatches):
+    """Random access to the edges of an operator in memory, in O(N) extra memory."""
+
     indices: Array
     weights: Array | None
     guide: Array
     shift: int
-    slot: Array
-    metric: Array
-    factors: Array
-    coefficients: Array
 
     @classmethod
     def of(cls, operator: SparseOperator) -> BatchSource:
@@ -263,22 +329,15 @@ class BatchSource:
             )
         _ = operator.graph.pattern  # a graph on disk says here that it is there
         (block,) = operator.graph.blocks
-        n_nodes = operator.n_nodes
-        dtype = operator.dtype
         # One cell of the guide per mean row: two look-ups find the row of an entry (``kernels.row_guide``).
-        shift = max(0, int(np.log2(max(1, len(block.indices) // n_nodes))))
-        low_rank = operator.low_rank
+        shift = max(0, int(np.log2(max(1, len(block.indices) // operator.n_nodes))))
         return cls(
             operator=operator,
             indptr=block.indptr,
             indices=block.indices,
-            weights=block.weights_in(dtype),
+            weights=block.weights_in(operator.dtype),
             guide=kernels.row_guide(block.indptr, shift),
             shift=shift,
-            slot=np.zeros(n_nodes, np.int32),
-            metric=np.ones(n_nodes, dtype) if operator.metric is None else operator.metric,
-            factors=np.zeros((n_nodes, 0), dtype) if low_rank is None else low_rank.factors,
-            coefficients=np.zeros(0) if low_rank is None else low_rank.coefficients,
         )
 
     @property
@@ -323,43 +382,6 @@ class BatchSource:
         shares = kernels.incidence_shares(groups[0], groups[1], self.indptr)
         return Batch(groups, shares, len(positions))
 
-    def _group(self, heads: Array, tails: Array, weights: Array) -> tuple[Array, ...]:
-        # The kernel reads the 2 b ends as runs of equal vertices.
-        ends = np.sort(np.concatenate([heads, tails]))
-        return kernels.group_by_vertex(heads, tails, weights, ends, self.slot)  # type: ignore[no-any-return]
-
-    def gradient(self, batch: Batch, U: Array, Y: Array, *, projected: bool = False) -> tuple[Array, Array]:
-        """Tiles of ``A_S U`` (see :func:`rows_of`), with ``Y = Z'U``; and ``U' A_S U`` if ``projected``."""
-        row_part = (batch.shares, self.operator.row_term)
-        # C = diag(a) Z'U (r x K): the low-rank part of A U is -Z C
-        C = (self.coefficients[:, None] * Y).astype(U.dtype)
-        run = _choose_kernel(kernels.batch_gradient, batch)
-        G, H = run(batch.groups, row_part, self.factors, C, U, projected)
-        return G, H
-
-    def move(
-        self,
-        batch: Batch,
-        G: Array,
-        U: Array,
-        rates: Array,
-        *,
-        small: tuple[Array, Array] | None = None,
-        moments: tuple[Any, ...] = NO_MOMENTS,
-    ) -> tuple[Array, Array]:
-        """Move the batch's rows of U by ``- rate (G M^-1 - B U P)``, ``small = (M^-1, P)`` or (I, 0).
-
-        Returns the changes of ``U'BU`` and ``Z'U``.
-        """
-        if small is None:
-            # plain gradient: M^-1 = I, P = 0
-            small = (np.eye(U.shape[1]), np.zeros((U.shape[1], U.shape[1])))
-        small = (small[0].astype(U.dtype), small[1].astype(U.dtype))
-        moments = (moments[0].astype(U.dtype, copy=False), moments[1].astype(U.dtype))
-        run = _choose_kernel(kernels.move_rows, batch)
-        dM, dY = run(batch.vertices, G, small, rates, self.metric, self.factors, moments, U)
-        return dM, dY
-
     def iterate(
         self, positions: Array, U: Array, M: Array, Y: Array, moments: Array, settings: tuple[float, ...]
     ) -> int:
@@ -381,11 +403,7 @@ class BatchSource:
     @cached_property
     def _row_parts(self) -> tuple[tuple[Array, ...], ...]:
         rows = (self.operator.row_term.astype(np.float32), self.metric.astype(np.float32))
-        return rows, (self.factors.astype(np.float32), self.coefficients.astype(np.float64))
-
-    def low_rank_product(self, engine: Engine, U: Array) -> Array:
-        """``Y = Z'U`` in full."""
-        return engine.gram(self.factors, U, None)
+        return rows, (self.low_rank.factors.astype(np.float32), self.low_rank.coefficients.astype(np.float64))
 
 
 def rows_of(tiles: Array, n_rows: int) -> Array:
@@ -402,34 +420,22 @@ def _choose_kernel(kernel: Any, batch: Batch) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedBatches(BatchSource):
+class StreamedBatches(EdgeBatches):
     """The edges of an operator on disk, ``size`` at a time; a chunk of them is in memory.
 
-    ``indptr`` counts the edges of each node; there are no entries to be drawn at random.
+    There are no entries to be drawn at random.
     """
 
-    edges_on_disk: StreamedEdges = field(kw_only=True)
-    coming: dict[int, Iterator[EdgeChunk]] = field(default_factory=dict, kw_only=True)
+    edges_on_disk: StreamedEdges
+    coming: dict[int, Iterator[EdgeChunk]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, operator: SparseOperator) -> StreamedBatches:
         """Prepare a streamed operator; nothing is read but, where weights hide them, the counts of edges."""
-        n_nodes = operator.n_nodes
-        dtype = operator.dtype
-        low_rank = operator.low_rank
         edges = StreamedEdges(operator.graph, 0)
-        nothing = np.empty(0, np.int32)
         return cls(
             operator=operator,
             indptr=np.concatenate([[0], np.cumsum(edges.counts)]),
-            indices=nothing,
-            weights=None,
-            guide=nothing,
-            shift=0,
-            slot=np.zeros(n_nodes, np.int32),
-            metric=np.ones(n_nodes, dtype) if operator.metric is None else operator.metric,
-            factors=np.zeros((n_nodes, 0), dtype) if low_rank is None else low_rank.factors,
-            coefficients=np.zeros(0) if low_rank is None else low_rank.coefficients,
             edges_on_disk=edges,
         )
 
@@ -450,7 +456,7 @@ class StreamedBatches(BatchSource):
         groups = self._group(heads, tails, weights.astype(np.float64, copy=False))
         return Batch(groups, kernels.incidence_shares(groups[0], groups[1], self.indptr), len(heads))
 
-    def sampler(self, kind: Sampling) -> Any:
+    def sampler(self, kind: Sampling) -> Callable[[int, Draws], Batch]:
         """Edges; nodes and blocks would have to be looked up."""
         if kind != "edges":
             raise ValueError(f"batch={kind!r} needs the graph in memory: over a store batches are of edges")

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg as la
 
+from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.linalg.chebyshev_filter import Filter
 from spectrograd.linalg.multigrid import COARSEST_NODES, MAX_DENSE_NODES, Cycle, Level, build
 from spectrograd.operators.base import ALL
@@ -133,6 +134,14 @@ class Multilevel(RitzSolver[MultilevelState]):
         columns = advance(problem, operator, state)
         self.account(problem, state, columns + state.cycle.columns)
         return state
+
+    def terminate(self, problem: Problem, state: MultilevelState) -> bool:
+        """Whether the angle is met."""
+        return self.angle_is_met(problem, state)
+
+    def evidence(self, problem: Problem, state: MultilevelState) -> Evidence:
+        """The first value beyond the result, and the guard vectors."""
+        return self.guard_evidence(problem, state)
 
 
 def _trim(state: MultilevelState, width: int) -> None:

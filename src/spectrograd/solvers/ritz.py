@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -31,9 +32,9 @@ BULK_PATIENCE = 3  # times the matvecs that the vectors before a bulk took
 class RitzState(State):
     """A state that knows its Ritz values and residuals, guard vectors included.
 
-    ``U`` holds the first K Ritz vectors in the problem's own metric, ``block`` all of them in the
-    coordinates the solver works in. Steps replace arrays and never write into them, so a copy of the
-    state may share them.
+    ``U`` holds the first K Ritz vectors in the problem's own metric (no columns: not made yet), ``block`` all
+    of them in the coordinates the solver works in. Steps replace arrays and never write into them, so a copy
+    of the state may share them.
     """
 
     block: MultiVector = field(default_factory=lambda: np.empty((0, 0)))
@@ -90,7 +91,15 @@ class RitzSolver(Solver[RitzT]):
         """Where an angle is asked for."""
         return self.angle > 0
 
+    @abstractmethod
     def terminate(self, problem: Problem, state: RitzT) -> bool:
+        """Whether the solver has finished: mostly :meth:`angle_is_met`."""
+
+    @abstractmethod
+    def evidence(self, problem: Problem, state: RitzT) -> Evidence:
+        """What the certificate may use: mostly :meth:`guard_evidence`."""
+
+    def angle_is_met(self, problem: Problem, state: RitzT) -> bool:
         """Whether the angle is met, or cannot be since K cuts through a bulk."""
         if state.done or self.angle == 0 or state.iteration == 0:
             return state.done
@@ -113,10 +122,13 @@ class RitzSolver(Solver[RitzT]):
         )
 
     def orthogonality(self, problem: Problem, state: RitzT) -> float:
-        """How far the vectors are from orthonormal."""
-        return orthogonality_error(problem.engine, problem.engine_operator, state.U)
+        """How far the vectors are from orthonormal: U or, where it is not made yet, columns of the block."""
+        if state.U.shape[1]:
+            return orthogonality_error(problem.engine, problem.engine_operator, state.U)
+        walk = problem.random_walk.operator
+        return orthogonality_error(problem.engine, walk, state.block, problem.n_components)
 
-    def evidence(self, problem: Problem, state: RitzT) -> Evidence:
+    def guard_evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""
         k = problem.n_components
         end = len(state.values) - 1

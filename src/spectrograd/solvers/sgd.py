@@ -276,13 +276,6 @@ class UnbiasedSGD(SGDBase[DescentState]):
         self.note_batches(state, descent.source.counts, descent.batch_size)
         return state
 
-    def step(self, problem: Problem, state: DescentState) -> DescentState:
-        """One epoch, the last of them averaged if asked for; then a step of the polishing method."""
-        state = super().step(problem, state)
-        if self.averaging and not self.polish and state.iteration == self.n_epochs:
-            self._average(problem, state)
-        return state
-
     def _average(self, problem: Problem, state: DescentState) -> None:
         """Mutates: all rows, by a Jacobi step."""
         assert state.descent is not None
@@ -294,7 +287,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         state.matvecs += problem.n_components
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
-        """Mutates: the state, by one step per batch of all edges."""
+        """Mutates: the state, by one step per batch of all edges; the last epoch is averaged if asked for."""
         descent = state.descent
         assert descent is not None
         total = self.n_steps(descent.n_batches)
@@ -314,6 +307,8 @@ class UnbiasedSGD(SGDBase[DescentState]):
             raise FloatingPointError("the step was too long")
         self._place_unlinked(problem, state)
         state.known = None
+        if self.averaging and not self.polish and state.iteration + 1 == self.n_epochs:
+            self._average(problem, state)
 
     def _run(self, problem: Problem, state: DescentState, groups: BatchGroups, steps: Array) -> None:
         """Mutates: the state, by some batches; goes on with a fresh M where it broke down."""

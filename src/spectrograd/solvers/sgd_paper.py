@@ -6,6 +6,7 @@ memory.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -15,8 +16,8 @@ import scipy.linalg as la
 
 from spectrograd.kernels.simd import WIDTH
 from spectrograd.operators.base import ALL
-from spectrograd.solvers.base import Problem, SteppingSolver, StepState, StepT
-from spectrograd.solvers.minibatch import Deck, Draws, Sampling, check_edges
+from spectrograd.solvers.base import Problem, Solver, StepState, StepT, halve_step
+from spectrograd.solvers.minibatch import BatchSource, Deck, Draws, Sampling, check_edges
 from spectrograd.typing import Array
 
 PAPER_NODES = 10_000
@@ -24,7 +25,7 @@ MAX_VISITS = 4  # times that a batch may meet a node: 0.8 in the paper
 
 
 @dataclass(frozen=True)
-class PaperMethod(SteppingSolver[StepT]):
+class PaperMethod(Solver[StepT]):
     """The parameters are those of :class:`~spectrograd.solvers.sgd_paper.PaperSGD`."""
 
     step_size: float = 1e-3
@@ -65,6 +66,15 @@ class PaperMethod(SteppingSolver[StepT]):
                 f"Eq. 19 as printed counts a node once per edge, here about {met:.0f} times per batch: "
                 "gram_update='unique' counts it once"
             )
+
+    @abstractmethod
+    def forget_moments(self, state: StepT) -> None:
+        """Mutates: the moments, which are zero again."""
+
+    def back_off(self, problem: Problem, state: StepT) -> StepT | None:
+        """Halve the step and forget the moments, which remember the explosion."""
+        self.forget_moments(state)
+        return halve_step(state)
 
     def refreshes(self, iteration: int) -> bool:
         """Whether M is computed afresh before that step; as printed it is what its updates made it."""
@@ -188,6 +198,7 @@ class PaperSGD(PaperMethod[PaperState]):
 
     def _iterations(self, problem: Problem, state: PaperState) -> PaperState:
         source = problem.single_batches
+        assert isinstance(source, BatchSource)  # in memory, see ``_in_lanes``
         count = min(self.steps_to_next_mark(state.iteration), max(1, EDGES_CHUNK // self.batch_size))
         # in ascending order edges are read once through the memory; their order in a batch means nothing
         short = np.int32 if source.n_entries < 2**31 else np.int64  # sorts faster
@@ -229,7 +240,6 @@ class PaperSGD(PaperMethod[PaperState]):
         state.Y = problem.single_batches.low_rank_product(problem.engine, state.U)
         return state
 
-    def back_off(self, problem: Problem, state: PaperState) -> PaperState | None:
-        """Halve the step and forget the moments, which remember the explosion."""
+    def forget_moments(self, state: PaperState) -> None:
+        """Mutates: the moments, in arrays of their own."""
         state.moments = np.zeros_like(state.moments)
-        return super().back_off(problem, state)

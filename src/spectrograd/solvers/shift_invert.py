@@ -14,7 +14,6 @@ from spectrograd.certificate.certificate import ComplementBound, probe_seed
 from spectrograd.certificate.lanczos_probe import Evidence, run_inverse_probe
 from spectrograd.engines.base import Coefficients, new_seed
 from spectrograd.kernels.thresholds import USUAL, Thresholds
-from spectrograd.linalg.chebyshev_filter import Filter
 from spectrograd.linalg.ldl import Factor, estimate_fill, factor_bytes, max_factor_bytes
 from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import ALL
@@ -28,9 +27,12 @@ MAX_SPREAD = 1e4  # how much of another vector a column may hold before Rayleigh
 
 
 @dataclass(frozen=True)
-class RationalFilter(Filter):
-    """A Chebyshev polynomial of ``1 / (A - pole)``: bounded by one above the cut, growing below it."""
+class RationalFilter:
+    """A Chebyshev polynomial of ``1 / (A - pole)``: bounded by one on [cut, upper], growing below the cut."""
 
+    degree: int
+    cut: float
+    upper: float
     pole: float
 
     def rate(self, value: float) -> float:
@@ -232,7 +234,11 @@ class ShiftInvert(RitzSolver[FactoredState]):
 
     def evidence(self, problem: Problem, state: FactoredState) -> Evidence:
         """As all that have Ritz values; and another factorisation, which counts, is affordable."""
-        return replace(super().evidence(problem, state), countable=True)
+        return replace(self.guard_evidence(problem, state), countable=True)
+
+    def terminate(self, problem: Problem, state: FactoredState) -> bool:
+        """Whether the angle is met."""
+        return self.angle_is_met(problem, state)
 
     def complement_bound(self, problem: Problem, state: FactoredState) -> ComplementBound | None:
         """Random vectors under the inverse, unless another factorisation, which counts, is as quick."""

@@ -360,8 +360,7 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         Q: TorchMultiVector = problem.orthonormalize(self._wide(state)).Q
         return Q
 
-    def back_off(self, problem: Problem, state: TorchPaperState) -> TorchPaperState | None:
-        """Halve the step and forget the moments, which remember the explosion."""
+    def forget_moments(self, state: TorchPaperState) -> None:
+        """Mutates: the moments on the device, where there are any."""
         if state.moments is not None:
-            state.moments.tensor.zero_()
-        return super().back_off(problem, state)
+            state.moments.zero_()
