@@ -116,7 +116,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'spectrograd' has no attribute {name!r}")
     module = _MODULE_OF[name]

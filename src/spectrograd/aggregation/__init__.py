@@ -66,7 +66,7 @@ class Aggregation:
         """Whether the layers are embedded first: always, or for the truncated form of a function."""
         return self.needs_embeddings or params.get("method") == "truncated"
 
-    def checked(self, params: Mapping[str, object] | None) -> dict[str, Any]:
+    def checked(self, params: Mapping[str, object] | None) -> dict[str, object]:
         """The options as a dict, or an error that lists what there is."""
         chosen = dict(params or {})
         unknown = sorted(set(chosen) - set(self.options))

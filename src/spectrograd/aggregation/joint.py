@@ -115,7 +115,7 @@ class JointPasses(Solver[JointState]):
             events=tuple(state.events),
         )
 
-    def finish(self, problem: Problem, state: JointState) -> Any:
+    def finish(self, problem: Problem, state: JointState) -> object:
         """The merged basis and then the layers', side by side."""
         return state.U
 
@@ -421,7 +421,7 @@ def run(
     *,
     alpha: float | str = "auto",
     steps: str = "passes",
-    **options: Any,
+    **options: object,
 ) -> tuple[Solution, Array, tuple[Array, ...]]:
     """The joint run: its story, the merged basis and the layers' own.
 

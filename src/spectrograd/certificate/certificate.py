@@ -236,7 +236,7 @@ class Certificate:
             mixed=None if self.mixed is None else self.mixed.in_units(unit),
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The values that ``--summary-json`` holds."""
         return {
             "converged": self.converged,

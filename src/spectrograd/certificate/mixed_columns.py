@@ -82,6 +82,6 @@ class MixedColumns:
         """The same for eigenvalues that are so many times as large."""
         return replace(self, edge=unit * self.edge)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The values that ``--summary-json`` holds."""
         return {**asdict(self), "good": self.is_good, "objections": self.objections}

@@ -113,7 +113,7 @@ def _lines(context: click.Context, args: Sequence[str], target: Path) -> Iterato
             yield f"{_key(option)} = {_toml(value)}\n"
 
 
-def _raw(context: click.Context, option: click.Parameter, typed: Mapping[str, object]) -> Any:
+def _raw(context: click.Context, option: click.Parameter, typed: Mapping[str, object]) -> object:
     """The value before any callback: typed, from the file, or the default; None where there is none."""
     name = str(option.name)
     for value in (typed.get(name), (context.default_map or {}).get(name), option.get_default(context)):
@@ -122,7 +122,7 @@ def _raw(context: click.Context, option: click.Parameter, typed: Mapping[str, ob
     return None
 
 
-def _as_declared(option: click.Parameter, value: Any) -> Any:
+def _as_declared(option: click.Parameter, value: Any) -> object:
     if isinstance(value, str) and isinstance(option.type, click.types.IntParamType):
         return int(value)
     if isinstance(value, str) and isinstance(option.type, click.types.FloatParamType):

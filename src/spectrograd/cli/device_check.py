@@ -130,7 +130,7 @@ def _labels(operator: SparseOperator, engine: Engine, name: str) -> Any:
     return assign(rows, N_VECTORS, unit_rows=True, norm_regularization=1.0, random_state=0).labels
 
 
-def _solver(operator: SparseOperator, engine: Engine, name: str) -> Callable[[], Any]:
+def _solver(operator: SparseOperator, engine: Engine, name: str) -> Callable[[], object]:
     problem = Problem(operator, 8, engine)
     return lambda: solve(problem, make_solver(name), stopping=Stopping(tol=1e-4), seed=0)
 

@@ -16,7 +16,7 @@ from spectrograd.cli.config import save as save_config
 from spectrograd.cli.session import Session, refuse_closed_input, refuse_to_overwrite_input
 from spectrograd.typing import JsonObject
 
-Option = Callable[[Callable[..., Any]], Callable[..., object]]
+Option = Callable[[Callable[..., object]], Callable[..., object]]
 MAX_BATCH_SIZE = 100_000_000  # edges: some gigabytes
 
 
@@ -111,7 +111,7 @@ def count_option(*names: str, default: int, meaning: str) -> Option:
 
 def target_option(default: str, meaning: str, *, folder: bool = False) -> Option:
     """``-o``: the file or folder that a command writes."""
-    path: Any = click.Path(dir_okay=folder, file_okay=not folder)
+    path: object = click.Path(dir_okay=folder, file_okay=not folder)
     return click.option("-o", "--output", type=path, default=default, show_default=True, help=meaning)
 
 
@@ -385,7 +385,7 @@ def solve_options(command: Command) -> Command:
     names = [field.name for field in fields(SolveOptions)]
 
     @functools.wraps(command)
-    def packed(**values: Any) -> Any:
+    def packed(**values: Any) -> object:
         options = SolveOptions(**{name: values.pop(name) for name in names})
         return command(options=options, **values)
 
@@ -402,7 +402,7 @@ def common_options(command: Command) -> Command:
 
     @functools.wraps(command)
     @click.pass_context
-    def packed(context: click.Context, /, debug: bool, config: str | None, **values: Any) -> Any:
+    def packed(context: click.Context, /, debug: bool, config: str | None, **values: Any) -> object:
         names = ("seed", "summary_json", "verbose", "quiet")
         settings = {name: values.pop(name) for name in names} | {"dry_run": values.pop("dry_run", False)}
         argv = tuple(context.find_object(list) or ())
@@ -541,7 +541,7 @@ def point_options(command: Command) -> Command:
     names = [field.name for field in fields(PointOptions)]
 
     @functools.wraps(command)
-    def packed(points: bool, **values: Any) -> Any:
+    def packed(points: bool, **values: Any) -> object:
         chosen = {name: values.pop(name) for name in names}
         if points:
             refuse_table_options(values["graphs"])
@@ -578,7 +578,7 @@ def reading_options(command: Command) -> Command:
     names = ("source", "target", "weight", "layer")
 
     @functools.wraps(command)
-    def packed(**values: Any) -> Any:
+    def packed(**values: Any) -> object:
         columns = {name: values.pop(name) for name in names}
         how = {name: values.pop(name) for name in ("header", "format", "key")}
         return command(files=GraphFiles((), columns, **how), **values)
@@ -593,7 +593,7 @@ def graph_files(command: Command) -> Command:
     """Add the argument GRAPH... and the options that say how to read it; the command gets ``graphs``."""
 
     @functools.wraps(command)
-    def packed(graphs: tuple[str, ...], files: GraphFiles, **values: object) -> Any:
+    def packed(graphs: tuple[str, ...], files: GraphFiles, **values: object) -> object:
         return command(graphs=replace(files, paths=graphs), **values)
 
     return click.argument("graphs", metavar="GRAPH...", nargs=-1, required=True)(reading_options(packed))

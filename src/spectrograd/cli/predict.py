@@ -126,7 +126,7 @@ def predict(
     return 0
 
 
-def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str, ...]) -> tuple[Any, Any]:
+def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str, ...]) -> tuple[object, object]:
     """What the model is asked, and names where the question does not carry them."""
     from spectrograd.graph import GraphError, MultilayerGraph
     from spectrograd.io import read_graph, read_points
@@ -262,7 +262,7 @@ class _Step(NamedTuple):
     store: Any = None
 
 
-def _take(session: Session, model: Any, changes: Any, step: _Step, how: JsonMapping) -> tuple[str, Any]:
+def _take(session: Session, model: Any, changes: Any, step: _Step, how: JsonMapping) -> tuple[str, object]:
     """Bring the run up to date, and then the store that follows it; what was done, and the new result."""
     from spectrograd.estimators.partial_fit import follow_store, update_model
 

@@ -37,7 +37,7 @@ report_options = (
 )
 
 
-def run_output_options(command: Callable[..., object]) -> Callable[..., Any]:
+def run_output_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add ``--report`` and ``--run``; the command gets them as ``page`` and ``folder``."""
     for option in reversed(report_options):
         command = option(command)
@@ -77,7 +77,7 @@ def save_page_and_run(
         _write(page, run)
 
 
-def saved_model(fingerprint: str | None, *args: Any, **how: Any) -> Any:
+def saved_model(fingerprint: str | None, *args: Any, **how: Any) -> object:
     """The fitted estimator behind a result; loaded when it is needed, since scikit-learn takes a second.
 
     ``fingerprint`` is that of the store whose graph it was: 'update' holds the store against it.

@@ -240,7 +240,7 @@ def _literal(text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _as_kind(kind: object, name: str, text: str) -> Any:
+def _as_kind(kind: object, name: str, text: str) -> object:
     """The text as a value of a parameter's declared type, such as ``int | None``."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     value = _literal(text)
@@ -302,7 +302,7 @@ def read_mixed_layers(files: GraphFiles, signed: bool = False) -> MultilayerGrap
         raise GraphError("--features go with a graph; for features alone, --points")
     graph = read_graph(*edges, **files.how, signed=signed)
     stems = unique_names([_view(path, None, 2) for path in (*edges, *files.features)])
-    layers: dict[str, Any] = dict(zip(stems, graph.layers, strict=False))
+    layers: dict[str, object] = dict(zip(stems, graph.layers, strict=False))
     if isinstance(graph, MultilayerGraph):
         layers = dict(zip(graph.layer_names, graph.layers, strict=True))
     names = None
