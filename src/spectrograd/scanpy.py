@@ -225,7 +225,7 @@ def _rows_of(names: Array, wanted: Any) -> Array:
     return np.array([row_of[str(name)] for name in wanted], np.int64)
 
 
-def _facts(model: Any, neighbors_key: Keys) -> dict[str, Any]:
+def _facts(model: Any, neighbors_key: Keys) -> dict[str, object]:
     """Parameters and certificate, in types that .h5ad files hold."""
     keys = neighbors_key if isinstance(neighbors_key, str) else list(neighbors_key or ["neighbors"])
     return {

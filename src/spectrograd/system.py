@@ -205,7 +205,10 @@ def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
         yield _current
         return
     # A run in the background of a shell ignores Ctrl-C, but can be asked to terminate.
-    defaults: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    defaults: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
     candidates = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
     signals = [name for name in candidates if _in_main_thread() and signal.getsignal(name) is defaults[name]]
     if not signals:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
     """A numpy array of any type and shape; docstrings say which."""
+    Matrix: TypeAlias = Array | sp.csr_array
+    """Rows of numbers, dense or sparse: points, features, adjacencies."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object that is being made: a summary, the content of a page, a manifest."""
@@ -18,10 +21,14 @@ JsonMapping: TypeAlias = Mapping[str, Any]
 """A JSON object that is only read."""
 
 
-def __getattr__(name: str) -> Any:
-    """``Array``, once it is asked for: commands that only print a help text do without numpy."""
-    if name != "Array":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    """Aliases of numpy and scipy, once they are asked for: a command that prints a help text does without."""
     from numpy.typing import NDArray
 
-    return NDArray[Any]
+    if name == "Array":
+        return NDArray[Any]
+    if name == "Matrix":
+        import scipy.sparse as sp
+
+        return NDArray[Any] | sp.csr_array
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,9 +19,9 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.special import gammainc
 
 from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound, needed_cut, probe_seed
@@ -88,7 +88,9 @@ class ProbeBlock:
         return replace(self, X=X, lengths=lengths, filters=filters, before=self.X)
 
 
-def new_probe_block(engine: Engine, operator: Operator, rng: np.random.Generator, dtype: Any) -> ProbeBlock:
+def new_probe_block(
+    engine: Engine, operator: Operator, rng: np.random.Generator, dtype: DTypeLike
+) -> ProbeBlock:
     """Draw columns that are standard normal in the metric of the operator, which is in random-walk form.
 
     They are zero on excluded rows, as every vector is that could have been missed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from spectrograd.linalg.subspace import Ritz, orthogonality_error
 from spectrograd.notices import warn
 from spectrograd.operators.base import Operator, OperatorOfSeveral
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 GOOD_ANGLE = 0.03  # sine that clustering needs: labels do not change below it
 MAX_MISS_ODDS = 1e-3
@@ -236,7 +235,7 @@ class Certificate:
             mixed=None if self.mixed is None else self.mixed.in_units(unit),
         )
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> JsonObject:
         """The values that ``--summary-json`` holds."""
         return {
             "converged": self.converged,

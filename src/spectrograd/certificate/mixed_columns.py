@@ -9,7 +9,8 @@ which are independent, lead to the same clusters.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+
+from spectrograd.typing import JsonObject
 
 MAX_COUNT_ERRORS = 3.0  # standard errors by which the count may differ from what was asked for
 MAX_FOREIGN_SHARE = 0.1  # of the columns' squares, from beyond the edge
@@ -82,6 +83,6 @@ class MixedColumns:
         """The same for eigenvalues that are so many times as large."""
         return replace(self, edge=unit * self.edge)
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> JsonObject:
         """The values that ``--summary-json`` holds."""
         return {**asdict(self), "good": self.is_good, "objections": self.objections}

@@ -126,7 +126,9 @@ def predict(
     return 0
 
 
-def _read(model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str, ...]) -> tuple[object, object]:
+def _read(
+    model: Any, new: tuple[str, ...], files: GraphFiles, ignore: tuple[str, ...]
+) -> tuple[object, object]:
     """What the model is asked, and names where the question does not carry them."""
     from spectrograd.graph import GraphError, MultilayerGraph
     from spectrograd.io import read_graph, read_points

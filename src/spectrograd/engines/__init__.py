@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spectrograd.engines.base import Engine
 from spectrograd.engines.local import LocalEngine
 from spectrograd.engines.numpy_engine import NumpyEngine
@@ -12,7 +10,7 @@ from spectrograd.notices import parameter
 __all__ = ["Engine", "LocalEngine", "NumpyEngine", "make_engine", "on_cluster"]
 
 
-def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
+def make_engine(name: object = "auto", *, n_jobs: int | None = None) -> Engine:
     """The engine of that name, or behind a ``dask.distributed.Client``.
 
     ``auto`` is ``local``, ``torch`` a card where there is one.
@@ -21,7 +19,7 @@ def make_engine(name: Any = "auto", *, n_jobs: int | None = None) -> Engine:
         return LocalEngine(n_jobs)
     if name == "numpy":  # slow and plain, to compare with
         return NumpyEngine()
-    if on_cluster(name):
+    if not isinstance(name, str) or on_cluster(name):
         from spectrograd.engines.dask.engine import DaskEngine
 
         return DaskEngine(name)

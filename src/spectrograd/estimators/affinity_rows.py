@@ -16,7 +16,7 @@ from spectrograd.graph.validation import check_weights, is_invalid
 from spectrograd.points.fourier import FourierMap
 from spectrograd.points.query import KnownPoints
 from spectrograd.system import one_thread
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 if TYPE_CHECKING:
     from spectrograd.estimators.base import Spectral
@@ -56,7 +56,7 @@ class PointRows:
 class KernelRows:
     """A kernel of scikit-learn, or a function of two points."""
 
-    points: Any
+    points: Matrix
 
     @cached_property
     def keys(self) -> Array:
@@ -102,7 +102,7 @@ class MatrixRows:
     keys: Array
 
     @classmethod
-    def of(cls, matrix: Any) -> MatrixRows:
+    def of(cls, matrix: Matrix) -> MatrixRows:
         """Only rows with an entry on the diagonal differ from the rows of the graph."""
         return cls(row_keys(matrix) if matrix.diagonal().any() else np.empty(0, np.uint64))
 

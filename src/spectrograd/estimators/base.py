@@ -65,7 +65,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     kernel_params: Mapping[str, Any] | None = None
     laplacian: Kind = "random_walk"
     solver: str = "auto"
-    solver_params: Mapping[str, Any] | None = None
+    solver_params: Mapping[str, object] | None = None
     eigen_solver: str | None = None
     eigen_tol: float | str = "auto"
     regularization: float | str | None = "auto"
@@ -76,7 +76,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     batch_size: int = 4000
     random_state: int | np.random.RandomState | None = None
     n_jobs: int | None = None
-    engine: Any = "auto"
+    engine: object = "auto"
     memory_limit: str | None = None
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: float = CHECKPOINT_SECONDS
@@ -410,7 +410,7 @@ class Clusterer(ClusterMixin, Spectral):
             self._cluster_verdict = judged
         return cast("ClusterVerdict | None", judged)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy keeps the verdict, not the means to find it."""
         if hasattr(self, "_cluster_verdict"):
             _ = self.cluster_verdict_

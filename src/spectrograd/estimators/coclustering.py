@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, BiclusterMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from spectrograd.engines import make_engine
@@ -135,8 +136,14 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         # 3. Labels: k-means on rows and columns together, in random-walk scaling.
         together = np.vstack([U, V])
         seed = seed_of(self.random_state)
-        how: dict[str, Any] = {"unit_rows": True, "norm_regularization": 1.0, "random_state": seed}
-        labels = assign(together, self.n_clusters, n_init=self.n_init, **how).labels
+        labels = assign(
+            together,
+            self.n_clusters,
+            n_init=self.n_init,
+            unit_rows=True,
+            norm_regularization=1.0,
+            random_state=seed,
+        ).labels
         self.row_labels_ = _on_all(labels[: len(rows)], rows, table.shape[0])
         self.column_labels_ = _on_all(labels[len(rows) :], columns, table.shape[1])
         clusters = np.arange(self.n_clusters)[:, None]
@@ -194,7 +201,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         self.converged_ = solved.certificate.converged
         self.solver_ = solved.choice.name
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True

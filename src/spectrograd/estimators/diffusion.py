@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spectrograd.certificate import Certificate
@@ -107,7 +108,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     # What reading an input asks of an estimator beside the parameters above.
     laplacian = "random_walk"
     memory_limit = None
-    kernel_params: Mapping[str, Any] | None = None
+    kernel_params: Mapping[str, object] | None = None
     degree = 3
     coef0 = 1
 
@@ -252,7 +253,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if own != "auto" and (isinstance(own, str) or not 0 <= own < np.inf):
             raise ValueError(f"self_weight={own!r}: expected 'auto' or a number that is not negative")
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -183,7 +183,7 @@ def set_result_attributes(
     model._training_data = TrainingData(graph, extension, model.names_, makers, clusters)
 
 
-def _layer_attributes(merged: Merged) -> dict[str, Any]:
+def _layer_attributes(merged: Merged) -> dict[str, object]:
     """What estimators of several layers tell of each layer."""
     return {
         "_merged": merged,

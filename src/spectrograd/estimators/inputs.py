@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,7 +79,7 @@ class FitInput:
     graph: Graph | MultilayerGraph
     dtype: type[np.floating] = np.float64
     makers: tuple[QueryAffinity, ...] | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
 
 
 def is_pairwise(affinity: Affinity) -> bool:
@@ -112,7 +112,7 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     check_affinity(model.affinity)
     X = checked_matrix(X)
     affinity = detect_affinity({"X": X}) if model.affinity == AUTO else model.affinity
-    attributes: dict[str, Any] = {"affinity_": affinity}
+    attributes: dict[str, object] = {"affinity_": affinity}
     maker: QueryAffinity
     if affinity in FEATURE_AFFINITIES or _is_large_kernel(affinity, X):
         return _features_input(model, affinity, X)
@@ -201,7 +201,7 @@ def as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInpu
 
 def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> MultilayerGraph | None:
     """Graphs and features of the same nodes; None where all layers are of one kind."""
-    layers: dict[str, Any] = {}
+    layers: dict[str, object] = {}
     for name, layer in named.items():
         graph = _foreign_layer(layer)
         if isinstance(graph, MultilayerGraph):
@@ -228,14 +228,14 @@ def _affinity_of_layers(model: Spectral, named: Mapping[object, object]) -> Affi
     return detect_affinity({f"layer {name!r}": checked_matrix(x) for name, x in named.items()})
 
 
-def _point_layers(model: Spectral, affinity: Affinity, named: Mapping[Any, Any]) -> FitInput:
+def _point_layers(model: Spectral, affinity: Affinity, named: Mapping[str, object]) -> FitInput:
     points = {
         name: check_array(checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
     made = {name: _affinity(model, affinity, x) for name, x in points.items()}
     graph = MultilayerGraph.from_layers({name: layer for name, (_, layer, _) in made.items()})
-    attributes = {"affinity_": affinity}
+    attributes: dict[str, object] = {"affinity_": affinity}
     for x in points.values():  # all views have as many points
         attributes |= _neighbor_attributes(model, affinity, x)
     return FitInput(graph, makers=tuple(maker for _, _, maker in made.values()), attributes=attributes)
@@ -312,7 +312,7 @@ def _is_dense_graph(X: Any) -> bool:
     return bool(np.abs(values - values.T).max() <= ROUNDING * float(np.abs(finite).max()))
 
 
-def _matrix_layers(X: Mapping[Any, Any] | Sequence[Any]) -> FitInput:
+def _matrix_layers(X: Mapping[str, object] | Sequence[object]) -> FitInput:
     layers = list(X.values() if isinstance(X, Mapping) else X)
     graph = MultilayerGraph.from_layers(X)
     attributes = {"affinity_": "precomputed"}
@@ -335,8 +335,7 @@ def _from_path(model: Spectral, X: Any, columns: Mapping[str, str]) -> Graph | M
     ):
         return None
     if len(paths) > 1 or not is_stored(paths[0]):
-        named: dict[str, Any] = dict(columns)
-        return read_graph(*paths, **named)
+        return read_graph(*paths, **cast(dict[str, Any], dict(columns)))
     X = paths[0]
     n_nodes = open_store(X).n_nodes
     k = model._n_columns(n_nodes)
@@ -440,7 +439,7 @@ def n_neighbors_of(model: Spectral, X: Any) -> int:
     return min(n_neighbors, n_points - 1)
 
 
-def _neighbor_attributes(model: Spectral, affinity: Affinity, X: object) -> dict[str, Any]:
+def _neighbor_attributes(model: Spectral, affinity: Affinity, X: object) -> dict[str, object]:
     of_neighbors = affinity in ("nearest_neighbors", "precomputed_nearest_neighbors")
     return {"n_neighbors_": n_neighbors_of(model, X)} if of_neighbors else {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -28,7 +27,7 @@ class Layered(Spectral):
     aggregation: str = "auto"
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
-    aggregation_params: Mapping[str, Any] | None = None
+    aggregation_params: Mapping[str, object] | None = None
     aggregation_: str = field(init=False)
     aggregation_reason_: str = field(init=False)
     layer_names_: tuple[str, ...] = field(init=False)

@@ -103,13 +103,13 @@ def query_layers(
     return _rows_of_layers(model, makers, len(names.names), _in_order(named, layer_names))
 
 
-def _numbered(layers: Sequence[object], layer_names: Sequence[str]) -> dict[str, Any]:
+def _numbered(layers: Sequence[object], layer_names: Sequence[str]) -> dict[str, object]:
     if len(layers) != len(layer_names):
         raise ValueError(f"{len(layers)} layers for a model of {len(layer_names)}; None stands for no edges")
     return dict(zip(layer_names, layers, strict=True))
 
 
-def _in_order(layers: Mapping[Any, Any], layer_names: Sequence[str]) -> tuple[Any, ...]:
+def _in_order(layers: Mapping[Any, object], layer_names: Sequence[str]) -> tuple[Any, ...]:
     """In the order of the fit; a layer that is not given has no edges."""
     named = {str(name): layer for name, layer in layers.items()}
     unknown = sorted(set(named) - set(layer_names))

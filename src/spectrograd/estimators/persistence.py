@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,7 +27,7 @@ from spectrograd.points.query import KnownPoints
 from spectrograd.serialization.codec import Json, ValueReader, ValueWriter
 from spectrograd.serialization.folders import MANIFEST, new_folder, read_manifest, write_manifest
 from spectrograd.store.stored_graph import StoredGraph, StorePlace
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping, JsonObject
 
 
 @dataclass(eq=False)
@@ -36,7 +35,7 @@ class Writer(ValueWriter):
     """Arrays become files of the folder, each once."""
 
     folder: Path
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, JsonObject] = field(default_factory=dict)
     _seen: dict[int, tuple[str, Array]] = field(default_factory=dict)
 
     def other(self, value: object, where: str) -> Json:
@@ -85,7 +84,7 @@ class Reader(ValueReader):
         """Map an array; nothing is ever written back, but kernels are compiled for writable arrays."""
         return np.asarray(np.load(self.folder / Path(reference).name, mmap_mode="c", allow_pickle=False))
 
-    def other(self, value: Mapping[str, Any]) -> Any:
+    def other(self, value: JsonMapping) -> Any:
         """Decode a value that :meth:`Writer.other` encoded."""
         if "sparse" in value:
             *parts, shape = value["sparse"]
@@ -200,7 +199,7 @@ def load_for_change(
         return _revived(folder, content, digest)
 
 
-def _revived(folder: Path, content: dict[str, Any], digest: str) -> tuple[Any, bool]:
+def _revived(folder: Path, content: JsonObject, digest: str) -> tuple[Any, bool]:
     import numpy as np
 
     from spectrograd import estimators
@@ -220,7 +219,7 @@ def _revived(folder: Path, content: dict[str, Any], digest: str) -> tuple[Any, b
     return model, ahead
 
 
-def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
+def _check_fitted(fitted: JsonObject, ahead: bool) -> None:
     """Refuse arrays that do not fit the graph they are of; one that is ahead may have more nodes."""
     import numpy as np
 
@@ -255,7 +254,7 @@ def _check_fitted(fitted: dict[str, Any], ahead: bool) -> None:
     _check_labels(fitted)
 
 
-def _check_labels(fitted: Mapping[str, Any]) -> None:
+def _check_labels(fitted: JsonMapping) -> None:
     """Labels are counted, and so must be numbers of clusters: memory is taken by the largest."""
     labels = fitted.get("labels_")
     if labels is None:
@@ -268,7 +267,7 @@ def _check_labels(fitted: Mapping[str, Any]) -> None:
         raise GraphError(f"labels_ has numbers that are none of {n_clusters} clusters")
 
 
-def _check_diffusion(fitted: dict[str, Any]) -> None:
+def _check_diffusion(fitted: JsonObject) -> None:
     """Refuse arrays of a diffusion map that do not fit each other."""
     psi = fitted["_psi"]
     values = fitted["eigenvalues_"]
@@ -328,7 +327,7 @@ def model_of(
 
     ``points`` is how the graph was made, where it is one of points: the model then answers for new ones.
     """
-    common: dict[str, Any] = {
+    common: JsonObject = {
         "affinity": "precomputed",
         "laplacian": settings.laplacian,
         "solver": settings.solver,
@@ -368,7 +367,7 @@ def model_of(
         k = settings.n_components if settings.n_clusters is None else settings.n_clusters
         model = made(k, assign_labels=settings.assign_labels, n_init=settings.n_init, **common)
     makers: tuple[QueryAffinity, ...] | None = None
-    attributes: dict[str, Any] = {}
+    attributes: JsonObject = {}
     if isinstance(graph, FeatureGraph):
         makers = (FeatureQuery.of(graph),)
         attributes = {"affinity_": graph.affinity, "n_features_in_": graph.features.shape[1]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spectrograd.estimators.base import Spectral
 
 # eigen_solver -> our solver and its parameters
-EIGEN_SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
+EIGEN_SOLVERS: dict[str, tuple[str, Mapping[str, object]]] = {
     "arpack": ("eigen", {}),
     "lobpcg": ("lobpcg", {}),
     "amg": ("lobpcg", {"preconditioner": "amg"}),
@@ -29,7 +29,7 @@ EIGEN_SOLVERS: dict[str, tuple[str, Mapping[str, Any]]] = {
 ROUNDING = 1e-12  # ``eigen_tol=0`` asks for machine precision: the residual that double precision can reach
 
 
-def solver_and_tolerance(model: Spectral) -> tuple[str, Mapping[str, Any], float | str]:
+def solver_and_tolerance(model: Spectral) -> tuple[str, Mapping[str, object], float | str]:
     """``solver``, its parameters and ``tol``, whichever of the two vocabularies they were given in."""
     solver, params = _solver(model)
     if model.eigen_tol == "auto":
@@ -43,7 +43,7 @@ def solver_and_tolerance(model: Spectral) -> tuple[str, Mapping[str, Any], float
     return solver, params, max(float(model.eigen_tol), ROUNDING)
 
 
-def _solver(model: Spectral) -> tuple[str, Mapping[str, Any]]:
+def _solver(model: Spectral) -> tuple[str, Mapping[str, object]]:
     params = model.solver_params or {}
     if model.eigen_solver is None:
         return model.solver, params

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from spectrograd.graph.graph import Graph
 from spectrograd.graph.node_names import as_names
 from spectrograd.graph.validation import GraphError, check_structure, from_tensor
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 FeatureAffinity = Literal["cosine", "linear"]
 FEATURE_AFFINITIES: tuple[FeatureAffinity, ...] = ("cosine", "linear")
@@ -52,11 +52,11 @@ class FeatureRows:
         """Stored numbers."""
         return int(self.matrix.nnz if sp.issparse(self.matrix) else self.matrix.size)
 
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, Matrix]]:
         """Numbers of first rows, and the rows from there on: what one pass reads."""
         yield 0, self.matrix
 
-    def slices(self) -> Iterator[tuple[int, Any]]:
+    def slices(self) -> Iterator[tuple[int, Matrix]]:
         """The same in blocks of some million numbers."""
         step = max(1, BLOCK_ENTRIES * self.shape[0] // max(1, self.n_entries))
         for start, block in self.blocks():

@@ -115,7 +115,7 @@ def as_csr(matrix: Any) -> sp.csr_array:
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
 
 
-def check_structure(matrix: Any) -> None:
+def check_structure(matrix: sp.sparray) -> None:
     """Refuse row pointers or indices out of range: compiled kernels do not check them."""
     if matrix.format in ("csr", "csc", "bsr"):
         n_major, n_minor = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
@@ -132,7 +132,7 @@ def check_structure(matrix: Any) -> None:
                 raise GraphError(f"broken sparse matrix: {len(matrix.data)} weights, {len(indices)} {what}s")
 
 
-def _check_pointers(matrix: Any, n_rows: int) -> None:
+def _check_pointers(matrix: sp.csr_array, n_rows: int) -> None:
     pointers = matrix.indptr
     n_entries = min(len(matrix.indices), len(matrix.data))
     if pointers.dtype.kind not in "iu" or len(pointers) != n_rows + 1 or pointers[0] != 0:

@@ -22,7 +22,7 @@ from spectrograd.io.parquet import PARQUET_SUFFIX
 from spectrograd.io.points import Points, read_points
 from spectrograd.io.text import check_exists, data_suffix
 from spectrograd.system import need
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 BLOCK_BYTES = 64 << 20  # of rows that are in memory at a time
 CSR_ARRAYS = {"indptr", "indices", "data", "shape"}  # of scipy.sparse.save_npz
@@ -70,7 +70,7 @@ def read_features(
 class StreamedFeatures(FeatureRows, ABC):
     """Rows of features on a disk; ``matrix`` loads them all. ``kept`` marks the rows that take part."""
 
-    matrix: Any = None
+    matrix: Matrix = None
     path: str = ""
     n_rows: int = 0
     n_features: int = 0
@@ -91,7 +91,7 @@ class StreamedFeatures(FeatureRows, ABC):
     def read(self) -> Iterator[Any]:
         """All rows of the file, in blocks."""
 
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, Matrix]]:
         """The rows that take part, in blocks."""
         at = 0  # of the file
         start = 0  # of the rows that take part

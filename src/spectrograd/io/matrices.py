@@ -26,7 +26,7 @@ from spectrograd.io.text import data_suffix, limit_lines, open_bytes
 from spectrograd.io.text_scanner import arrow_numbers
 from spectrograd.notices import on_command_line, parameters, setting
 from spectrograd.system import MissingExtra
-from spectrograd.typing import Array, JsonObject
+from spectrograd.typing import Array, JsonObject, Matrix
 
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -466,7 +466,7 @@ def _refuse_key(path: str, suffix: str, key: str | None) -> None:
         raise GraphError(f"{path}: {suffix} files hold one matrix; {parameters('key')} is for .mat files")
 
 
-def _check_type(path: str, matrix: Any) -> Any:
+def _check_type(path: str, matrix: Matrix) -> Any:
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{path}: the matrix has type {matrix.dtype}; real weights are needed")
     return matrix

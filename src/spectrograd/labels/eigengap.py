@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.notices import warn
 from spectrograd.operators.laplacian import Kind, form_of
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 FIRST_MAX_CLUSTERS = 20  # largest number looked for at first
 MAX_CLUSTERS = 60  # largest number looked for where the first eigenvalues do not decide, in memory
@@ -140,7 +139,7 @@ class Eigengap:
                 GraphWarning,
             )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What ``--summary-json`` holds."""
         return {
             "eigenvalues": self.eigenvalues,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 # Of a cluster's nodes, what must have come from (or gone to) another for the two to be kin.
 KIN = 0.25
@@ -48,7 +47,7 @@ class LabelChanges:
         sentences += [f"cluster {old} died" for old in self.died]
         return "; ".join(sentences)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What ``--summary-json`` holds."""
         return {
             "moved": self.moved,

@@ -6,9 +6,9 @@ pencil in the form a method multiplies; :class:`Basis`, a block Krylov space wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from spectrograd.engines.base import Engine, MultiVector, new_seed
 from spectrograd.operators.base import Operator
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping
 
 NEARLY_ORTHONORMAL = 1e-2  # entries of |U' B U - I| below which one round of Cholesky QR is enough
 
@@ -232,14 +232,14 @@ class Basis:
         self._tiny = 10 * float(np.finfo(self.dtype).eps) * (operator.upper - operator.lower)
         self._far = True  # the next product has parts along every vector, not only along the last ones
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, object]:
         """All but the vectors, as plain values: with the vectors it can be :meth:`restore`."""
         numbers = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
         return numbers | {"far": self._far, "dtype": self.dtype.name}
 
     @classmethod
     def restore(
-        cls, engine: Engine, operator: Operator, numbers: Mapping[str, Any], parts: Iterable[MultiVector]
+        cls, engine: Engine, operator: Operator, numbers: JsonMapping, parts: Iterable[MultiVector]
     ) -> Basis:
         """Restore the basis that had these :meth:`numbers` and these parts of its vectors."""
         basis = cls.__new__(cls)

@@ -11,7 +11,7 @@ import numpy as np
 from spectrograd.graph import Graph, GraphError
 from spectrograd.notices import parameter
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 Kind = Literal[
     "random_walk", "symmetric", "unnormalized", "signed", "signed_symmetric", "signed_unnormalized"
@@ -157,7 +157,7 @@ class Regularization:
             "nodes): the eigenvectors are those of the regularised graph"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What ``--summary-json`` holds."""
         return {
             "tau": self.tau,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from spectrograd.typing import JsonMapping
 
 DEFAULT = "auto"
 
@@ -15,7 +16,7 @@ class Method:
 
     label: str
     solver: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     paper: Mapping[str, float | None] = field(default_factory=dict)
     remark: str = ""
 
@@ -88,7 +89,7 @@ def table_methods(experiment: Experiment, skip_dense: bool, n_nodes: int) -> lis
     ]
 
 
-def time_ratios(rows: Sequence[Mapping[str, Any]], seconds_per_pass: float) -> dict[str, float | None]:
+def time_ratios(rows: Sequence[JsonMapping], seconds_per_pass: float) -> dict[str, float | None]:
     """Ratios of our times: they carry over to other machines, seconds do not.
 
     Parameters

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -28,11 +27,11 @@ from spectrograd.pipeline.rough_solve import rough_embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers.settings import RunContext
 from spectrograd.system import one_thread
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 # Merges that are compared, with their options: solved from the layers' subspaces or by one more solve.
 TRUNCATED = {"method": "truncated"}
-MERGES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+MERGES: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("mean", {}),
     ("projection", {}),
     ("grassmann", {}),
@@ -69,7 +68,7 @@ class Candidate:
     """
 
     aggregation: str
-    params: Mapping[str, Any]
+    params: Mapping[str, object]
     operator: Operator
     embedding: CertifiedEmbedding
     labels: Array
@@ -101,7 +100,7 @@ class AggregationChoice:
 
     aggregation: str
     reason: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     information: Mapping[str, float] = field(default_factory=dict)
     layer: int | None = None
 
@@ -111,7 +110,7 @@ class AggregationChoice:
         name = "one layer alone" if self.layer is not None else repr(self.aggregation)
         return f"{name}: {self.reason}"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The entry of ``--summary-json``."""
         return {
             "name": self.aggregation,

@@ -27,7 +27,7 @@ from spectrograd.solvers.checkpoint import RunCheckpoints, SolveCheckpoint
 from spectrograd.solvers.loop import GIVEN_UP, INTERRUPTED, OUT_OF_TIME
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 # Threads, the time budget and what comes after the embedding play no part in it.
 IDENTITY_SETTINGS = (
@@ -66,7 +66,7 @@ def with_checkpoints(
         yield settings, context
         return
 
-    def identity(before: Mapping[str, object]) -> Mapping[str, Any]:
+    def identity(before: Mapping[str, object]) -> Mapping[str, object]:
         drawn = before.get(DRAWN_SEED) if settings.seed is None else None
         if settings.seed is None and drawn is None:
             drawn = secrets.randbits(31)
@@ -137,7 +137,7 @@ def _verify_result(problem: Problem, found: object) -> CertifiedEmbedding:
 
 def run_identity(
     graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """What a run is made of, by name, as JSON has it; the first that differs is told."""
     engine = context.engine.summary()
     found = {
@@ -148,7 +148,7 @@ def run_identity(
         "engine": {name: engine[name] for name in ("name", "device", "blocks") if name in engine},
         "start": None if start is None else _digest(start),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=_as_plain))
+    plain: JsonObject = json.loads(json.dumps(found, default=_as_plain))
     return plain
 
 

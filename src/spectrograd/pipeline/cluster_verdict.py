@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +26,7 @@ from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.store.shuffled_edges import Edges
 from spectrograd.store.stored_graph import StoredGraph
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 CLEAR = "clear"
 WEAK = "weak"
@@ -161,7 +160,7 @@ class ClusterVerdict:
         )
         return " and ".join(what) + ": try regularization=1, more clusters, or to remove the dangling pieces"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What ``--summary-json`` holds."""
         return {**asdict(self), "sentence": self.sentence}
 
@@ -191,7 +190,7 @@ def judge_clusters(result: Result, settings: Settings) -> ClusterVerdict:
     n_tiny = int((cuts.volume < fair).sum())
     sure = _mean_confidence(result, labels, k)
     base = (k, cuts.conductance)
-    shown: dict[str, Any] = {"confidence": sure, "largest_share": float(shares.max()), "n_tiny": n_tiny}
+    shown: JsonObject = {"confidence": sure, "largest_share": float(shares.max()), "n_tiny": n_tiny}
     if result.connectivity.groups is not None:
         return _judge_components(cuts, result, ClusterVerdict(CLEAR, *base, **shown), settings)
     tau = result.regularization.tau
@@ -396,7 +395,7 @@ def _mean_confidence(result: Result, labels: Array, k: int) -> float:
     return float(np.nanmean(sure)) if np.isfinite(sure).any() else 0.0
 
 
-def _compare_eigenvalues(result: Result, settings: Settings, chance: _Chance) -> dict[str, Any]:
+def _compare_eigenvalues(result: Result, settings: Settings, chance: _Chance) -> JsonObject:
     is_plain = form_of(settings.laplacian) == "unnormalized"
     if result.merged is not None or is_plain or len(result.eigenvalues) < 2:
         return {}

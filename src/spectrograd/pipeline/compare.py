@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from spectrograd.solvers import REGISTRY, Progress, make_solver
 from spectrograd.solvers.loop import INTERRUPTED
 from spectrograd.solvers.settings import RunContext
 from spectrograd.system import OutOfTimeError, deferred, one_thread, peak_memory
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 
 @dataclass(eq=False)
@@ -49,16 +48,16 @@ class ScoreRecorder:
             )
         self.scores.append(score(self.classes, found.labels)["nmi"])
 
-    def history(self, measured: Sequence[Progress]) -> list[dict[str, Any]]:
+    def history(self, measured: Sequence[Progress]) -> list[JsonObject]:
         """The measurements as plain values."""
         kept = ("seconds", "iteration", "matvecs", "objective", "residual")
-        rows: list[dict[str, Any]] = [{name: getattr(item, name) for name in kept} for item in measured]
+        rows: list[JsonObject] = [{name: getattr(item, name) for name in kept} for item in measured]
         for number, row in enumerate(rows):
             row["nmi"] = self.scores[number] if number < len(self.scores) else None
         return rows
 
 
-Row = dict[str, Any]
+Row = JsonObject
 
 AUTO = "auto"
 # Beside every solver with its defaults: settings that are methods of their own.
@@ -146,10 +145,10 @@ def default_names() -> tuple[str, ...]:
     return (AUTO, "eigen", *(name for name in REGISTRY if name != "eigen"), *VARIANTS)
 
 
-def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
+def parse_spec(spec: str) -> tuple[str, JsonObject]:
     """``name[:parameter=value]...`` as a solver's name and its parameters."""
     name, *assignments = spec.strip().split(":")
-    params: dict[str, Any] = {}
+    params: JsonObject = {}
     for assignment in assignments:
         key, mark, text = assignment.partition("=")
         if not mark:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.kernels.thresholds import Thresholds
@@ -148,7 +148,7 @@ class PlannedSolver(NamedTuple):
 
     name: str
     reason: str
-    params: tuple[tuple[str, Any], ...] = ()
+    params: tuple[tuple[str, object], ...] = ()
     seconds: float | None = None
     by_size: bool = False
     basis: Basis | None = None  # of the look at the spectrum, which the solver goes on with
@@ -259,7 +259,7 @@ def candidates(problem: Problem, memory_limit: int | None = None) -> list[Planne
     return [_choice(name, features, seconds, ranked) for name in ranked]
 
 
-PARAMS: dict[str, tuple[tuple[str, Any], ...]] = {
+PARAMS: dict[str, tuple[tuple[str, object], ...]] = {
     "lanczos": ONE_VECTOR,
     "shift-invert": (("memory_limit", math.inf),),  # looked at here
     "eigen": (("method", "dense"),),

@@ -25,7 +25,7 @@ from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.solvers.base import Progress
 from spectrograd.solvers.loop import INTERRUPTED, Solution, after
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
     from spectrograd.pipeline.cluster_verdict import ClusterVerdict
@@ -224,7 +224,7 @@ class Result:
         weights = self.column_weights
         return self.vectors if weights is None else self.vectors * weights
 
-    def decisions(self) -> dict[str, Any]:
+    def decisions(self) -> JsonObject:
         """For ``--summary-json``: what was decided before solving, and why."""
         return {
             "regularization": self.regularization.summary(),

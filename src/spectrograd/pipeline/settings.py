@@ -43,7 +43,7 @@ class Settings(SolverSettings):
     aggregation: str = "auto"
     alpha: float | str = "auto"
     layer_weights: Sequence[float] | str | None = None
-    aggregation_params: Mapping[str, Any] = field(default_factory=dict)
+    aggregation_params: Mapping[str, object] = field(default_factory=dict)
     assign_labels: str = "kmeans"
     n_init: int = 10
 

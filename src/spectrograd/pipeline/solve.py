@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -582,7 +581,7 @@ def _configure(choice: PlannedSolver, settings: SolverSettings) -> Solver[State]
     params = rename_parameters(choice.name, settings.params)
     solver = make_solver(choice.name, **{**dict(choice.params), **params})
     known = {f.name for f in fields(solver)}  # type: ignore[arg-type]
-    common: dict[str, Any] = {}
+    common: dict[str, object] = {}
     if settings.batch_size is not None and "batch_size" in known - set(params):
         common["batch_size"] = settings.batch_size
     if settings.tol == "auto" and "angle" in known - set(params):

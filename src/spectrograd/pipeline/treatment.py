@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.trial import Trial, run_trial
 from spectrograd.solvers.settings import RunContext, ignore_stage
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
     from spectrograd.pipeline.result import Result
@@ -123,7 +123,7 @@ class Treatment:
             "clusters, or a graph without its dangling parts"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """What ``--summary-json`` holds."""
         lopsided = self.lopsided_sentence if self.is_lopsided else ""
         return {**asdict(self), "lopsided": lopsided, "sentence": self.sentence}

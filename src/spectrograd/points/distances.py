@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.kernels.jit import share_rows, side_by_side
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 Multiply = Callable[[Array, Array], Array]
 
@@ -45,7 +45,7 @@ class Cloud:
         exponent = np.frexp((highest / 2 - lowest / 2).max())[1]  # 0 for points all in one place
         return cls(points, centre, float(np.ldexp(1.0, np.clip(exponent, *EXPONENTS))))
 
-    def single(self, rows: Any) -> Array:
+    def single(self, rows: Matrix) -> Array:
         """The chosen rows in single precision, centred and scaled."""
         scale = 1 / self.unit
         narrow = self.points.dtype == np.float32 and SMALLEST_UNIT < self.unit < 1 / SMALLEST_UNIT

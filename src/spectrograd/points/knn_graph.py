@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +16,9 @@ from spectrograd.graph import Graph
 from spectrograd.points.query import KnownPoints, Weights, edge_weights, outlier_scale
 from spectrograd.points.search import TREE_MAX_FEATURES, Neighbours, Search, Wanted, find_neighbours
 from spectrograd.points.validation import Metric, check_metric, check_points, crowded_places, in_metric
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
-Compare = Callable[[Any, Any], tuple[Array, Array]]
+Compare = Callable[[Matrix, Matrix], tuple[Array, Array]]
 
 # --- Links between components.
 
@@ -29,7 +29,7 @@ MAX_COMPARED_POINTS = (20_000, 8_000)
 
 def join_components(
     matrix: sp.csr_array,
-    points: Any,
+    points: Matrix,
     weigh: Callable[[Array, Array, Array], Array],
     metric: object = "euclidean",
     compared: tuple[int, int] = MAX_COMPARED_POINTS,
@@ -93,7 +93,7 @@ def _shortest_links(points: object, labels: Array, compare: Compare) -> tuple[Ar
 
 
 def _nearest_in_other_components(
-    points: Any, component: Array, asking: Array, compare: Compare
+    points: Matrix, component: Array, asking: Array, compare: Compare
 ) -> tuple[Array, Array]:
     """Find the nearest point of another component, for some of the points: row numbers and distances.
 
@@ -242,7 +242,7 @@ def _symmetrize(indices: Array, values: Array) -> sp.csr_array:
     return sp.csr_array(directed.maximum(directed.T.tocsr()))
 
 
-def nearest(points: Any, wanted: Wanted) -> Neighbours:
+def nearest(points: Matrix, wanted: Wanted) -> Neighbours:
     """Find the k others nearest to each point (N x p); more than k coinciding points are joined at random."""
     if sp.issparse(points):
         return find_neighbours(points, wanted)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
+from spectrograd.points.validation import Metric
 from spectrograd.typing import Array
 
 
@@ -30,7 +31,7 @@ class FeatureOptions:
     """
 
     n_neighbors: int = 10
-    metric: Any = "auto"
+    metric: Metric = "auto"
     recall: float = 0.98
     n_jobs: int | None = None
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from spectrograd.points.search import TREE_MAX_FEATURES
 from spectrograd.points.validation import EUCLIDEAN, Metric, in_metric
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 if TYPE_CHECKING:
     from spectrograd.points.ivf_index import IVFIndex
@@ -101,7 +101,7 @@ class KnownPoints:
         The inverted lists, where the search used them.
     """
 
-    points: Any
+    points: Matrix
     scale: Array
     outlier_scale: Array
     n_neighbors: int
@@ -125,7 +125,7 @@ class KnownPoints:
         matrix = sp.csr_array((weights.ravel(), near.ravel(), pointers), shape=shape)
         return QueryResult(matrix, same, gaps[:, -1], outlier_scale(gaps[:, -1], self.scale[near]))
 
-    def with_more(self, new: Any, asked: QueryResult) -> KnownPoints:
+    def with_more(self, new: Matrix, asked: QueryResult) -> KnownPoints:
         """The points with new ones, given their neighbours; the neighbours of the old points stay."""
         index = self.index
         return replace(
@@ -136,10 +136,10 @@ class KnownPoints:
             index=None if index is None else index.with_more(self._in_metric(new)[0], len(self.scale)),
         )
 
-    def _in_metric(self, points: Any) -> tuple[Any, Metric, Callable[[Array], Array]]:
+    def _in_metric(self, points: Matrix) -> tuple[Matrix, Metric, Callable[[Array], Array]]:
         """Points as they are searched, of unit norm for cosine distances; see :func:`in_metric`."""
         if sp.issparse(points):
-            floats: Any = sp.csr_array(points, dtype=np.float64)
+            floats: Matrix = sp.csr_array(points, dtype=np.float64)
         else:
             single = self.index is not None and points.dtype == np.float32
             floats = np.ascontiguousarray(points, dtype=np.float32 if single else np.float64)
@@ -187,7 +187,7 @@ class KnownPoints:
         search = NearestNeighbors(n_neighbors=count, algorithm=algorithm, metric=self._plain_metric)
         return search.fit(self._center(self._searched))
 
-    def _center(self, points: Any) -> Any:
+    def _center(self, points: Matrix) -> Matrix:
         return points if sp.issparse(points) else points - self._origin
 
 

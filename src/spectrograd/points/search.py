@@ -7,13 +7,14 @@ dimensions by inverted lists (:mod:`spectrograd.points.ivf_index`), whose recall
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Recall
-from spectrograd.typing import Array
+from spectrograd.points.validation import Metric
+from spectrograd.typing import Array, Matrix
 
 if TYPE_CHECKING:
     from spectrograd.points.ivf_index import IVFIndex
@@ -71,13 +72,13 @@ class Wanted:
     """Settings of a search: k other points, metric, kind of search, recall to reach, number of threads."""
 
     k: int
-    metric: Any = "euclidean"
+    metric: Metric = "euclidean"
     search: Search = "auto"
     recall: float = 0.98
     n_jobs: int | None = None
 
 
-def find_neighbours(points: Any, wanted: Wanted) -> Neighbours:
+def find_neighbours(points: Matrix, wanted: Wanted) -> Neighbours:
     """Find the nearest others of dense or sparse points (N x p); their size decides the search."""
     if wanted.metric != "euclidean" or sp.issparse(points):
         return Neighbours(*search_metric(points, wanted.k, wanted.n_jobs, wanted.metric))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from spectrograd.graph.validation import check_structure
-from spectrograd.typing import Array
+from spectrograd.typing import Array, Matrix
 
 # The columns of largest variance over a sample of rows distinguish nearly all points.
 SAMPLED_ROWS = 1000
@@ -18,7 +18,7 @@ SAMPLED_COLUMNS = 8
 VALUES_PER_CHUNK = 1 << 22  # coordinates processed together, so that temporaries stay small
 
 
-def check_points(points: ArrayLike, n_neighbors: int) -> Any:
+def check_points(points: ArrayLike, n_neighbors: int) -> Matrix:
     """Check points and return them as finite coordinates, without a copy where the form is right.
 
     Parameters
@@ -33,7 +33,7 @@ def check_points(points: ArrayLike, n_neighbors: int) -> Any:
     array or sparse array of shape (n_points, n_features)
         float32 where that type holds the input exactly, else float64.
     """
-    coordinates: Any = points if sp.issparse(points) else np.asarray(points)
+    coordinates: Matrix = points if sp.issparse(points) else np.asarray(points)
     if coordinates.dtype.kind not in "biuf":
         raise ValueError(f"points have type {coordinates.dtype}; numbers are needed")
     if coordinates.ndim == 1:
@@ -143,7 +143,7 @@ def check_metric(metric: Metric) -> None:
         raise ValueError(f"unknown metric {metric!r}; choose one of {', '.join(METRICS)}, or a function")
 
 
-def in_metric(points: object, metric: Metric) -> tuple[Any, Metric, Callable[[Array], Array]]:
+def in_metric(points: object, metric: Metric) -> tuple[Matrix, Metric, Callable[[Array], Array]]:
     """Reduce a metric to the one that is searched: points, its name, and the map of distances back.
 
     The cosine distance of two rows is half the squared Euclidean distance of the rows scaled to unit norm.
@@ -155,7 +155,7 @@ def in_metric(points: object, metric: Metric) -> tuple[Any, Metric, Callable[[Ar
     return points, metric, lambda distances: distances
 
 
-def _unit_rows(points: Any) -> Any:
+def _unit_rows(points: Matrix) -> Matrix:
     from sklearn.preprocessing import normalize
 
     # Lengths of rows near the limits of their type must not overflow: largest entries first.

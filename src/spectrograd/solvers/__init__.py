@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from spectrograd.solvers.base import Problem, Progress, Solver, State, StateT
 from spectrograd.solvers.loop import Hook, LoopOptions, Solution, Stopping, run_loop
@@ -66,6 +66,9 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+ValueT = TypeVar("ValueT")
+
+
 def make_solver(name: str, **params: object) -> Solver[State]:
     """Make the solver of that name with its hyperparameters; the error of an unknown one lists all names."""
     if name not in REGISTRY:
@@ -81,7 +84,7 @@ def make_solver(name: str, **params: object) -> Solver[State]:
     return solver_class(**params)  # type: ignore[no-any-return]
 
 
-def rename_parameters(name: str, params: Mapping[str, object]) -> dict[str, Any]:
+def rename_parameters(name: str, params: Mapping[str, ValueT]) -> dict[str, ValueT]:
     """Replace old names of a solver's parameters (``Solver.renamed``) by those of today, with a warning."""
     renamed: Mapping[str, str] = _load(REGISTRY[name]).renamed if name in REGISTRY else {}
     for old in sorted(set(params) & set(renamed)):
@@ -134,7 +137,7 @@ def _load(path: str) -> Any:
 def _with_parameters_of(solver: Solver[StateT], variant: Any, condition: str) -> Solver[StateT]:
     """Make the variant with the solver's hyperparameters; those it does not have must be at their default."""
     names = {f.name for f in fields(variant)}
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     for field in fields(solver):  # type: ignore[arg-type]
         value = getattr(solver, field.name)
         if field.name in names:

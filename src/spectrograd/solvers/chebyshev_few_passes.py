@@ -18,10 +18,10 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import DTypeLike
 
 from spectrograd.certificate.block_probe import (
     MAX_LOOKS,
@@ -108,7 +108,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         state.matvecs += width
         return state
 
-    def _draw_blocks(self, problem: Problem, state: FewPassState, dtype: Any) -> None:
+    def _draw_blocks(self, problem: Problem, state: FewPassState, dtype: DTypeLike) -> None:
         """Mutates: the first block of the solver, and beside it the columns of a probe."""
         engine = problem.engine
         block = guarded_start(problem, state.width, state.rng, dtype)

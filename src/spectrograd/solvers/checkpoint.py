@@ -16,7 +16,7 @@ from spectrograd.serialization.checkpoint_folder import CheckpointError, Checkpo
 from spectrograd.serialization.codec import ArraySink, Json, NotSaved, ValueReader, ValueWriter
 from spectrograd.solvers.base import Problem, Progress, State
 from spectrograd.solvers.similarity import Similarity
-from spectrograd.typing import Array
+from spectrograd.typing import Array, JsonMapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,7 @@ class _Reader(ValueReader):
         """Return an array by its number in the file."""
         return self.arrays[reference]
 
-    def other(self, value: Mapping[str, Any]) -> Any:
+    def other(self, value: JsonMapping) -> Any:
         """Decode a value that :meth:`_Writer.other` encoded, with multivectors on the problem's engine."""
         problem = self.problem
         if "multivector" in value:
@@ -258,7 +258,7 @@ class _Reader(ValueReader):
             )
         raise TypeError(f"{sorted(value)} is nothing that a checkpoint holds")
 
-    def _generator(self, value: Mapping[str, Any]) -> np.random.Generator:
+    def _generator(self, value: JsonMapping) -> np.random.Generator:
         known = self._generators.get(value["generator"])
         if known is None:
             known = self._generators[value["generator"]] = np.random.default_rng()

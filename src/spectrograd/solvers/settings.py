@@ -29,7 +29,7 @@ class SolverSettings:
     """
 
     solver: str = "auto"
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     tol: float | str = "auto"
     max_iter: int | None = None
     time_budget: float | None = None

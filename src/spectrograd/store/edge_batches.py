@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -251,7 +251,7 @@ class Spool:
         self.max_id = min(max_id, MAX_NODES)
         self.counts = np.zeros(1024, np.int32)
         self.layers: dict[int, SpooledLayer] = {}
-        self._handles: dict[int, Any] = {}
+        self._handles: dict[int, IO[bytes]] = {}
 
     def add(self, batch: EdgeBatch) -> None:
         """Write a batch."""

@@ -82,7 +82,7 @@ def connectivities_key(obsp: Iterable[str], uns: Mapping[str, object], neighbors
     )
 
 
-def _noted(uns: Mapping[str, object], key: str) -> Mapping[str, Any]:
+def _noted(uns: Mapping[str, object], key: str) -> Mapping[str, object]:
     """What ``uns`` holds under a key, where that is a mapping."""
     noted = uns.get(key)
     return noted if isinstance(noted, Mapping) else {}
