@@ -59,6 +59,7 @@ UPDATES = ("update_nodes", "update_edges", "update_stream", "update_points", "up
 BEYOND = ("signed", "similarities", "diffusion", "coclustering", "features")
 
 SUITES = (
+    Suite("extras", 1, ()),
     Suite("demo", 1, (*LAYERS, "cli", "datasets")),
     Suite("spmm", 0.5, ("kernels", "operators")),
     Suite("drop_in", 2, (*POINTS, "estimators"), ("drop_in", "drop_in-short")),
@@ -94,6 +95,7 @@ SUITES = (
     Suite("cluster_verdict", 60, (*POINTS, "aggregation")),
     Suite("labels", 60, POINTS),
     Suite("public", 60, POINTS),
+    Suite("campaigns", 60, (*LAYERS, "io", "serialization", "store")),
     Suite("growth", 20, POINTS),
     Suite("shootout", 60, POINTS, ("shootout", "shootout-short")),
 )

@@ -1,8 +1,9 @@
 """``python tools/mutate.py PACKAGE NUMBER [SEED]``: which small changes of the code no test notices.
 
 A comparison is flipped, ``+`` and ``-`` or ``*`` and ``/`` are exchanged, or a number grows by one; then the
-package's tests run until one fails. A mutant that lives is printed with its line. The sources are changed in
-a copy, which comes first on the path.
+tests of the module run until one fails: those called after it, and those of the package that import it; all
+of the package where there are none. What they do not notice is tried on the whole package. A mutant that
+lives is printed with its line. The sources are changed in a copy, which comes first on the path.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -62,10 +64,20 @@ def change(node: ast.AST) -> None:
         node.value += 1
 
 
-def is_killed(package: str, copy: Path) -> bool:
-    """Whether a test of the package fails on the changed copy, or does not end."""
+def nearest_tests(package: str, module: str) -> list[str]:
+    """Test files of the package that are called after a module, or import it."""
+    importing = re.compile(rf"{package}(\.{module}\b| import .*\b{module}\b)")
+    files = sorted((ROOT / "tests" / package).glob("test_*.py"))
+    near = [
+        file for file in files if file.stem.startswith(f"test_{module}") or importing.search(file.read_text())
+    ]
+    return [str(file.relative_to(ROOT)) for file in near] or [f"tests/{package}"]
+
+
+def is_killed(tests: list[str], copy: Path) -> bool:
+    """Whether one of the tests fails on the changed copy, or does not end."""
     environment = os.environ | {"PYTHONPATH": str(copy)}
-    call = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/{package}"]
+    call = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -80,7 +92,8 @@ def main(package: str, number: int, seed: int = 0) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "src")
         shutil.copytree(ROOT / "src", copy)
-        if is_killed(package, copy):
+        whole = [f"tests/{package}"]
+        if is_killed(whole, copy):
             raise SystemExit(f"the tests of {package} fail without any change")
         for _ in range(number):
             file = rng.choice([file for file in files if any(places(ast.parse(file.read_text())))])
@@ -90,7 +103,8 @@ def main(package: str, number: int, seed: int = 0) -> int:
             change(node)
             target = copy / file.relative_to(ROOT / "src")
             target.write_text(ast.unparse(tree))
-            killed = is_killed(package, copy)
+            near = nearest_tests(package, file.stem)
+            killed = is_killed(near, copy) or (near != whole and is_killed(whole, copy))
             lived += not killed
             where = f"{file.relative_to(ROOT)}:{node.lineno}: {line} -> {ast.unparse(node)}"
             sys.stdout.write(f"{'killed' if killed else 'LIVES '} {where}\n")

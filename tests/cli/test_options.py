@@ -126,7 +126,7 @@ def write_lonely(path):
         ),
         (["cluster", "g.csv", "-k", "2", "--report", "p.html"], ["6 nodes, 7 edges", "report   p.html"]),
         (["cluster", "g.csv", "g.csv", "-k", "2", "-s", "sgd"], ["2 layers", "solver   sgd: asked for"]),
-        (["compare", "g.csv", "-k", "2", "--solvers", "eigen"], ["solvers  eigen", "output   compare.html"]),
+        (["compare", "g.csv", "-k", "2", "--solvers", "eigen"], ["solvers  eigen", "output   the table"]),
         (
             ["knn", "points.csv", "-i", "kind", "-o", "k.npz"],
             ["40 in 2 dimensions", "at most 400"],

@@ -141,3 +141,12 @@ def test_scikit_learns_text_display_is_respected(fitted):
     with sklearn.config_context(display="text"):
         assert not hasattr(fitted["clustering"], "_repr_html_")
         assert "text/html" not in fitted["clustering"]._repr_mimebundle_()
+
+
+def test_a_notebook_shows_a_model_without_warnings(fitted, recwarn):
+    """scikit-learn reads the docstring, whose parameters stand in several sections."""
+    read = getattr(pytest.importorskip("sklearn.utils._repr_html.common"), "scrape_estimator_docstring", None)
+    if read is not None:
+        read.cache_clear()
+    fitted["clustering"]._repr_mimebundle_()
+    assert not [str(warning.message) for warning in recwarn if "section" in str(warning.message)]

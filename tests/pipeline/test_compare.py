@@ -15,7 +15,7 @@ from spectrograd.cli import main
 from spectrograd.engines import LocalEngine
 from spectrograd.pipeline import RunContext, Settings
 from spectrograd.pipeline.compare import compare, default_names, parse_spec
-from spectrograd.report.compare_page import compare_document, draw_comparison
+from spectrograd.report.compare_page import advice, compare_document, draw_comparison, in_order
 from spectrograd.report.page import render
 from spectrograd.solvers import REGISTRY, Solver, State
 
@@ -146,18 +146,35 @@ def test_wrong_questions_are_errors(data):
         compare(data.graph, Settings(n_components=300), ["eigen"])
 
 
+RUN = {"command": "spectrograd compare <g>", "seed": 0, "time_budget": 1, "versions": {}}
+
+
 def test_the_page_needs_nothing_beside_it(data, odd):
     rows, _ = compare(data.graph, HOW, ["eigen", "power", "odd:how=fails"], classes=data.labels)
-    run = {"command": "spectrograd compare <g>", "seed": 0, "time_budget": 1, "versions": {}}
-    page = render(compare_document(data.graph, rows, picture=draw_comparison(rows), run=run))
+    page = render(compare_document(data.graph, rows, run=RUN))
     assert "no luck" in page
     assert "&lt;g&gt;" in page
-    assert "data:image/png;base64," in page
-    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<svg") == 2  # objective and NMI
+    assert page.count('class="curve curve-0"') == 2
+    assert "http" not in page
 
 
 def test_nothing_to_draw_is_still_a_picture():
-    assert draw_comparison([]).startswith(b"\x89PNG")
+    (picture,) = draw_comparison([])
+    assert picture.startswith("<svg")
+
+
+def row(method, seconds, angle, *, converged=True, nmi=None):
+    return {"method": method, "seconds": seconds, "angle": angle, "converged": converged, "nmi": nmi}
+
+
+def test_the_page_says_which_solver_to_take():
+    rows = [row("slow", 2.0, 1e-9), row("rough", 0.1, 0.5, converged=False), row("quick", 1.0, 1e-3)]
+    ordered = in_order([*rows, row("failed", None, None, converged=None)])
+    assert [one["method"] for one in ordered] == ["quick", "slow", "rough", "failed"]
+    assert advice(ordered).startswith("Take quick: with 1 s the quickest of the 2 of 4")
+    assert "higher NMI" in advice(in_order([row("a", 1.0, 0.0, nmi=0.5), row("b", 2.0, 0.0, nmi=0.6)]))
+    assert advice(in_order(rows[1:2])).endswith("The smallest angle is that of rough.")
 
 
 @pytest.fixture

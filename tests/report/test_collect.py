@@ -1,6 +1,5 @@
 """Reports: what the dict holds, that the page escapes it, and that the picture shows it."""
 
-import base64
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -35,13 +34,15 @@ def method_row(**changes):
     return row | {"method": "a method"} | changes
 
 
-def document(rows, *, certificate="fine", run=RUN, **changes):
+SVG = '<svg><g class="curve curve-0"></g></svg>'
+
+
+def document(rows, *, advice="fine", run=RUN, **changes):
     """A page with a picture and one table of methods."""
     facts = [["seed", str(run["seed"])], *([name, text] for name, text in run["versions"].items())]
-    picture = "data:image/png;base64," + base64.b64encode(PNG).decode()
-    texts = {"title": "a page", "lead": "data", "alt": "a picture", "picture": picture, "facts": facts}
-    table = methods_table(rows)["table"]
-    return texts | {"tables": [table], "certificate": certificate, "command": run["command"]} | changes
+    texts = {"title": "a page", "lead": "data", "advice": advice, "good": True, "facts": facts}
+    texts |= {"pictures": [SVG], "legend": [["a method", "var(--ink)", "solid"]]}
+    return texts | {"tables": [methods_table(rows)["table"]], "command": run["command"]} | changes
 
 
 def test_the_table_of_methods_shows_failures_and_leaves_out_what_is_unknown():
@@ -55,20 +56,21 @@ def test_page_escapes_every_text_and_needs_nothing_beside_it(tmp_path):
     nasty = "<script>alert('x')</script>&amp;"
     run = {"command": nasty, "seed": nasty, "versions": {nasty: nasty}}
     rows = [method_row(method=nasty), method_row(error=nasty)]
-    page = document(rows, certificate=nasty, run=run, title=nasty, lead=nasty, alt=nasty + '"')
+    legend = [[nasty, "var(--ink)", "solid"]]
+    page = document(rows, advice=nasty, run=run, title=nasty, lead=nasty, legend=legend)
     write_page(tmp_path / "page.html", page)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     parsed = Texts(page)
-    assert "script" not in parsed.tags
+    assert parsed.tags.count("script") == 1  # the page's own
     assert "link" not in parsed.tags
     assert parsed.texts.count(nasty) >= 6  # comes back as it was, once unescaped
-    assert base64.b64encode(PNG).decode() in page
+    assert SVG in page
     assert "http" not in page
 
 
-def test_page_says_what_was_certified_and_how_to_repeat_it():
-    texts = Texts(render(document([], certificate="converged: 1 < 2"))).texts
-    for expected in ("converged: 1 < 2", "spectrograd demo 'a&b.csv'", "seed", "4", "numpy", "9.9"):
+def test_page_says_what_to_take_and_how_to_repeat_it():
+    texts = Texts(render(document([], advice="take: 1 < 2"))).texts
+    for expected in ("take: 1 < 2", "spectrograd demo 'a&b.csv'", "seed", "4", "numpy", "9.9"):
         assert expected in texts
 
 

@@ -259,7 +259,7 @@ def test_three_passes_find_clear_clusters(large, kind):
 
 @pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
 def test_averaging_takes_out_the_noise_of_the_last_steps(kind):
-    made = datasets.make_block_model(3000, 4, random_state=0)
+    made = datasets.make_block_model(1500, 4, random_state=0)
     operator, sines = laplacian(made.graph, kind), []
     exact = reference.smallest(operator, 4)[1]
     for averaging in (False, True):

@@ -18,7 +18,6 @@ from spectrograd.cli.options import (
     memory_option,
     merge_options,
     seconds_above_zero,
-    target_option,
     tol_option,
 )
 from spectrograd.cli.session import FAILED, GOOD, INTERRUPTED, Session, echo
@@ -42,7 +41,7 @@ from spectrograd.typing import JsonObject
     show_default=True,
     help="Seconds for each solver.",
 )
-@target_option("compare.html", "The page with table and curves.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Page with tables and curves (HTML).")
 @laplacian_option
 @tol_option
 @jobs_option
@@ -57,7 +56,7 @@ def compare(
     k: int,
     truth: str | None,
     solvers: str | None,
-    output: str,
+    output: str | None,
     **how: Any,
 ) -> int:
     """Run every solver on the same problem, each under the same budget, and print what came out.
@@ -68,7 +67,7 @@ def compare(
 
     \b
     Examples:
-      spectrograd compare graph.csv -k 5 --labels truth.csv
+      spectrograd compare graph.csv -k 5 --labels truth.csv -o page.html
       spectrograd compare graph.csv -k 5 --solvers eigen,power,stochastic-fb:setting=columns
     """  # noqa: D301
     from spectrograd.aggregation import check_aggregation
@@ -89,11 +88,14 @@ def compare(
 
         click.echo(f"dry run: nothing is computed or written\ngraph    {graph}\nsolvers  {solvers or 'all'}")
         click.echo(memory_line(graph, k))
-        click.echo(f"time     at most {how['time_budget']:g} s for each solver\noutput   {output}")
+        click.echo(
+            f"time     at most {how['time_budget']:g} s for each solver\noutput   {output or 'the table'}"
+        )
         return GOOD
     rows, merged = _rows(session, graph, names, classes, how | {"k": k})
-    with session.stage("report"):
-        _write_page(session, output, graph, rows, how["time_budget"])
+    if output is not None:
+        with session.stage("report"):
+            _write_page(session, output, graph, rows, how["time_budget"])
     _print_report(session, rows)
     session.save_summary(_summary(session, source, graph, rows) | layer_summary(merged, graph))
     code = _exit_code(rows)
@@ -149,7 +151,7 @@ def _rows(
 
 def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], budget: float) -> None:
     from spectrograd.cli.summary import versions
-    from spectrograd.report.compare_page import compare_document, draw_comparison
+    from spectrograd.report.compare_page import compare_document
     from spectrograd.report.page import write_page
 
     run = {
@@ -158,7 +160,7 @@ def _write_page(session: Session, output: str, graph: Any, rows: Sequence[Any], 
         "time_budget": budget,
         "versions": versions(),
     }
-    write_page(output, compare_document(graph, rows, picture=draw_comparison(rows), run=run))
+    write_page(output, compare_document(graph, rows, run=run))
 
 
 def _print_report(session: Session, rows: Sequence[dict[str, object]]) -> None:
@@ -169,7 +171,9 @@ def _print_report(session: Session, rows: Sequence[dict[str, object]]) -> None:
     console = session.console()
     console.print(solver_table(rows, console.width))
     if console.width < WIDE:
-        session.note("iterations, purity, RI and memory are left out to fit this terminal; the page has them")
+        session.note(
+            "iterations, purity, RI and memory are left out to fit this terminal; the page (-o) has them"
+        )
     for reason in failures(rows):
         session.note(reason)
 

@@ -284,7 +284,7 @@ engine_option = click.option(
     metavar="NAME",
     default="auto",
     show_default=True,
-    help="Where passes run: local, dask:4 (processes on this machine) or dask:tcp://host:port.",
+    help="Where passes run: local, torch, torch:cuda:1, dask:4 (processes on this machine), dask:tcp://host:port.",
 )
 
 

@@ -17,7 +17,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spectrograd.certificate import Certificate
-from spectrograd.estimators.display import plot_embedding, summary_html, wrap_as_scikit_learn
+from spectrograd.estimators.display import (
+    plot_embedding,
+    several_sections,
+    summary_html,
+    wrap_as_scikit_learn,
+)
 from spectrograd.estimators.fitted import PreviousFit, set_fit_attributes, warm_start, warn_unless_converged
 from spectrograd.estimators.inputs import Affinity, FitInput, is_pairwise
 from spectrograd.estimators.out_of_sample import (
@@ -317,10 +322,12 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return text if verdict is None else f"{text}\n# {verdict.sentence}"
 
     def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + summary_html(self)
+        with several_sections():
+            return str(super()._repr_html_inner()) + summary_html(self)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        with several_sections():
+            bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
         if "text/html" in bundle:
             bundle["text/html"] += summary_html(self)
         return bundle

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,14 @@ def _extent(model: Spectral) -> str:
     if hasattr(model, "labels_"):
         return f"{n_nodes:,} nodes, {len(_clusters(model.labels_)[0])} clusters"
     return f"{n_nodes:,} nodes, {width} dimensions"
+
+
+@contextmanager
+def several_sections() -> Iterator[None]:
+    """Let scikit-learn read our docstrings, which have sections that it does not know, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Unknown section", UserWarning)
+        yield
 
 
 def summary_html(model: Spectral) -> str:

@@ -1,4 +1,4 @@
-"""Pages as single HTML files that need no network: a picture with tables, or an interactive run.
+"""Pages as single HTML files that need no network: solvers compared, or a run.
 
 Every text is escaped.
 """
@@ -32,10 +32,10 @@ def render(document: JsonMapping) -> str:
     Parameters
     ----------
     document
-        As made by :mod:`spectrograd.report.document`: ``title``, ``lead``, ``picture`` (a data URI),
-        ``alt``, ``tables``, ``certificate``, ``facts`` and ``command``.
+        As made by :func:`spectrograd.report.compare_page.compare_document`: ``title``, ``lead``, ``advice``
+        and whether it is ``good``, ``pictures`` (SVG), their ``legend``, ``tables``, ``facts``, ``command``.
     """
-    tables = "\n".join(map(render_table, document["tables"]))
+    tables = "\n".join(render_table(table, sortable=True) for table in document["tables"])
     title = escape(document["title"])
     return f"""<!doctype html>
 <html lang="en">
@@ -43,21 +43,31 @@ def render(document: JsonMapping) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>{asset("page.css")}</style>
+<style>{asset("page.css")}{asset("compare.css")}</style>
 </head>
 <body>
 <h1>{title}</h1>
 <p class="lead">{escape(document["lead"])}</p>
-<img src="{escape(document["picture"])}" alt="{escape(document["alt"])}">
+<p class="certificate{"" if document["good"] else " bad"}">{escape(document["advice"])}</p>
+<div class="pictures">{"".join(document["pictures"])}</div>
+{_legend(document["legend"])}
 {tables}
-<h2>Certificate</h2>
-<p class="certificate">{escape(document["certificate"])}</p>
 <h2>Repeat it</h2>
 <pre>{escape(document["command"])}</pre>
 {render_facts(document["facts"])}
+<script>{asset("sorting.js")}{asset("compare.js")}</script>
 </body>
 </html>
 """
+
+
+def _legend(curves: Sequence[Sequence[str]]) -> str:
+    items = "".join(
+        f'<li><button type="button" data-curve="{rank}" aria-pressed="false">'
+        f'<span style="border-top: 3px {dashes} {colour}"></span>{escape(name)}</button></li>'
+        for rank, (name, colour, dashes) in enumerate(curves)
+    )
+    return f'<ul class="legend" aria-label="Solvers: click to see one alone">{items}</ul>'
 
 
 def render_facts(facts: Sequence[Sequence[str]]) -> str:
@@ -66,9 +76,12 @@ def render_facts(facts: Sequence[Sequence[str]]) -> str:
     return f"<dl>{pairs}</dl>"
 
 
-def render_table(table: JsonMapping) -> str:
-    """A table with ``caption``, ``columns`` and ``rows`` of texts."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table["columns"])
+def render_table(table: JsonMapping, *, sortable: bool = False) -> str:
+    """A table with ``caption``, ``columns`` and ``rows`` of texts; a heading stands as its first cell."""
+    first = table["rows"][0] if table["rows"] else table["columns"]
+    head = "".join(
+        _heading(column, cell, sortable) for column, cell in zip(table["columns"], first, strict=True)
+    )
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table["rows"])
     return (
         f'<div class="scroll"><table>\n<caption>{escape(table["caption"])}</caption>\n'
@@ -76,9 +89,22 @@ def render_table(table: JsonMapping) -> str:
     )
 
 
+def _heading(column: str, cell: str, sortable: bool) -> str:
+    kind = "" if _is_number(cell) else ' class="text"'
+    text = escape(column)
+    return f'<th scope="col"{kind}>{_sort_button(text) if sortable else text}</th>'
+
+
+def _sort_button(text: str) -> str:
+    return f'<button type="button" class="sort">{text}</button>'
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text == "–"
+
+
 def _cell(text: str) -> str:
-    is_number = text[:1].isdigit() or text == "–"
-    return f"<td>{escape(text)}</td>" if is_number else f'<td class="text">{escape(text)}</td>'
+    return f"<td>{escape(text)}</td>" if _is_number(text) else f'<td class="text">{escape(text)}</td>'
 
 
 # --- Dict -> page of a run: one HTML file with plotly.js in it, no network. Every text is escaped.
@@ -262,7 +288,7 @@ def _uncertain(nodes: Sequence[JsonMapping] | None) -> str:
         for node in nodes
     )
     head = "".join(
-        f'<th scope="col"{kind}><button type="button" class="sort">{title}</button></th>'
+        f'<th scope="col"{kind}>{_sort_button(title)}</th>'
         for title, kind in (("node", ' class="text"'), ("cluster", ""), ("confidence", ""))
     )
     return f"""<section id="uncertain">
