@@ -101,3 +101,16 @@ def test_scikit_learns_checks_of_features():
     assert model.n_features_in_ == 6
     assert model.get_shape(0)[0] == model.rows_[0].sum()
     assert len(model.get_indices(1)[1]) == model.columns_[1].sum()
+
+
+def test_small_singular_values_are_no_divergence():
+    """Eigenvalues ``1 - sigma^2`` near the upper end: their sum is above that of an unknown start."""
+    rng = np.random.default_rng(0)
+    topics = np.arange(9000) % 6
+    words = np.arange(4500) % 6
+    chances = np.where(topics[:, None] == words[None, :], 0.02, 0.004).astype(np.float32)
+    table = sp.csr_array((rng.random(chances.shape, np.float32) < chances).astype(float))
+    model = SpectralCoclustering(6, random_state=0).fit(table)
+    assert model.singular_values_[1] < 0.5
+    assert model.converged_
+    assert metrics.nmi(topics, model.row_labels_) > 0.9

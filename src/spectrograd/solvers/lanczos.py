@@ -170,7 +170,7 @@ class KrylovSolver(RitzSolver[LanczosT]):
         return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
 
     def set_unmeasured(self, problem: Problem, state: LanczosT, X: MultiVector) -> LanczosT:
-        """Mutates: ``U`` is the start, padded to K columns; its values are the middle of the spectrum."""
+        """Mutates: ``U`` is the start, padded to K columns; nothing is known of it but the spectrum's ends."""
         k = problem.n_components
         lower = problem.operator.lower
         upper = problem.operator.upper
@@ -179,7 +179,8 @@ class KrylovSolver(RitzSolver[LanczosT]):
         if n_missing > 0:
             X = engine.hstack(X, engine.from_numpy(np.eye(problem.n_nodes, n_missing, dtype=X.dtype)))
         state.U = problem.standard.inverse_transform(engine.columns(X, slice(k)))
-        state.values = np.full(k, (lower + upper) / 2)
+        # The loop takes an objective that grows for divergence: no Ritz value is above the upper end.
+        state.values = np.full(k, upper)
         state.residuals = np.full(k, (upper - lower) / 2)
         return state
 
