@@ -170,7 +170,7 @@ class KrylovSolver(RitzSolver[LanczosT]):
         return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
 
     def set_unmeasured(self, problem: Problem, state: LanczosT, X: MultiVector) -> LanczosT:
-        """Mutates: ``U`` is the start, padded to K columns; nothing is known of it but the spectrum's ends."""
+        """Mutates: ``U`` is the start, padded to K columns; nothing is known of it but its range."""
         k = problem.n_components
         lower = problem.operator.lower
         upper = problem.operator.upper
