@@ -77,7 +77,7 @@ def test_what_dangles_makes_regularisation_a_candidate():
 
 
 def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
-    """K and 2K regularised vectors are one solve; a certificate is made for the winner alone."""
+    """K regularised vectors and more are one solve; a certificate is made for the winner alone."""
     solves, certified = [], []
 
     def counted_trial(*args):
@@ -243,6 +243,7 @@ def test_where_it_is_told(ring_model):
         "rows": "soft unit",
         "criterion": ring_model.treatment_.candidates[0].criterion,
         "largest_share": ring_model.treatment_.candidates[0].largest_share,
+        "relative": ring_model.treatment_.candidates[0].relative,
     }
     assert "4 vectors by commute distance" in ring_model._repr_html_()
     assert isinstance(ring_model.treatment_.candidates[0], Candidate)
@@ -250,3 +251,13 @@ def test_where_it_is_told(ring_model):
 
 def test_no_treatment_before_labels():
     assert after_update(None, None) is None
+
+
+def test_another_treatment_must_be_better_by_both_criteria():
+    def candidate(criterion: float, relative: float) -> Candidate:
+        return Candidate("", 2, 0.0, "soft unit", criterion, 0.5, relative)
+
+    first = candidate(0.50, 0.70)
+    assert candidate(0.51, 0.71).is_better_than(first)
+    assert not candidate(0.51, 0.69).is_better_than(first)  # more even clusters alone
+    assert not candidate(0.49, 0.71).is_better_than(first)  # one large cluster

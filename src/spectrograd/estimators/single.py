@@ -89,7 +89,7 @@ class SpectralClustering(Clusterer):
     treatment_ : Treatment
         Which vectors made the clusters, ``.name`` and ``.reason``, and the ``.candidates`` they were chosen
         among: with ``regularization="auto"`` the partition that tells most about the edges. The columns of
-        ``embedding_`` are those vectors: more than ``n_clusters`` where ``"2K vectors"`` were chosen.
+        ``embedding_`` are those vectors: more than ``n_clusters`` where so many were chosen.
     cluster_verdict_ : ClusterVerdict
         Whether the clusters are more than chance would give: ``.verdict`` is "clear", "weak" or "none beyond
         chance", ``.sentence`` says why. ``certificate_`` is about the eigenvectors only.

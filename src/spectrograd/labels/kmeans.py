@@ -184,8 +184,11 @@ def _lead(centres: Array, rows: Array) -> Array:
 # --- k-means that improves one run instead of starting many (docs/adr/0012).
 
 # Rows that centres are sought on; more rows make a run dearer, not better.
-SAMPLE = 4000
-SAMPLE_PER_CLUSTER = 20
+SAMPLE = 2000
+SAMPLE_PER_CLUSTER = 100  # up to ``ROWS_OF_SOME`` rows, then fewer
+ROWS_OF_SOME = 4000
+SAMPLE_PER_MANY = 20
+WORTH_A_SAMPLE = 1.5  # times as many rows as a sample has
 EXTRA = 8  # most centres that are taken in at once
 PATIENCE = 2  # runs that may be in vain
 CHEAP = 10_000  # multiplications of a Lloyd step for which all runs are made
@@ -242,7 +245,7 @@ def best_assignment(
         points = points.astype(dtype)
     size = sample_size(n_clusters)
     # 1. centres are sought on a sample of the rows
-    is_sampled = len(points) > max(size, thresholds.small)
+    is_sampled = len(points) > WORTH_A_SAMPLE * size
     sample = points[rng.choice(len(points), size, replace=False)] if is_sampled else points
     variance = float(sample.var(axis=0, dtype=np.float64).mean())
     search = Search(sample, STILL * variance, rng, origin, searched_by)
@@ -258,7 +261,8 @@ def best_assignment(
 
 def sample_size(n_clusters: int) -> int:
     """Rows that centres are sought on."""
-    return max(SAMPLE, SAMPLE_PER_CLUSTER * n_clusters)
+    few = min(ROWS_OF_SOME, SAMPLE_PER_CLUSTER * n_clusters)
+    return max(SAMPLE, few, SAMPLE_PER_MANY * n_clusters)
 
 
 @dataclass(frozen=True, eq=False)

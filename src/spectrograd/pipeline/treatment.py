@@ -3,8 +3,9 @@
 The first K eigenvectors are the textbook's choice. On real graphs it is often a bad one: vectors that live on
 tiny pieces crowd out the clusters, or the gap after the K-th is no gap, and the next vectors hold half of
 what there is to see. So, with ``regularization="auto"``, partitions by several treatments are made and
-compared by how much they tell about the edges (:func:`spectrograd.labels.partition_criteria`). Where the
-first partition is beyond doubt no other is made (docs/adr/0054-treatment-by-evidence.md).
+compared by how much they tell about the edges (:func:`spectrograd.labels.partition_criteria`), as it is and
+beside the entropy of their volumes: the first stands unless another is better by both. Where the first
+partition is beyond doubt no other is made (docs/adr/0054-treatment-by-evidence.md).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from spectrograd.graph import Graph, GraphWarning
-from spectrograd.labels.partition_criteria import cluster_shares, edge_information
+from spectrograd.labels.partition_criteria import cluster_shares, edge_information, relative_information
 from spectrograd.notices import warn
 from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.operators.sparse import SparseOperator
@@ -36,9 +37,10 @@ RowForm = Literal["soft unit", "unit", "commute"]
 # Beyond doubt: the next eigenvalue is so many times the K-th, and no vector is localised. On the choosing
 # half of the bench nothing is lost above 1.2.
 CLEAR_RATIO = 1.25
-# Clusters up to which twice as many vectors are computed: beyond, they and their k-means cost several times
-# the rest, and gain nothing on the bench. There exact unit rows are the rival, which need no other solve.
+# Clusters up to which half as many vectors more are computed: beyond, they and their k-means cost several
+# times the rest, and gain nothing on the bench. There exact unit rows are the rival: no other solve.
 MAX_CLUSTERS_FOR_WIDE = 50
+MIN_MORE_VECTORS = 2
 # Regularisation is for what dangles. Neighbours of points have none of it, and are harmed: a candidate only
 # where more than this share of the nodes has at most two neighbours.
 MIN_DANGLING_SHARE = 0.01
@@ -52,8 +54,9 @@ LOPSIDED_SHARE = 0.95  # of the nodes in one cluster: the result is said to be t
 class Candidate:
     """A treatment that was tried.
 
-    ``criterion`` is the information, in nats per edge, of its partition about the edges; ``largest_share`` is
-    the part of the nodes in its largest cluster.
+    ``criterion`` is the information, in nats per edge, of its partition about the edges, ``relative`` the
+    same over the root of the entropy of its volumes; ``largest_share`` is the part of the nodes in its
+    largest cluster.
     """
 
     name: str
@@ -62,6 +65,11 @@ class Candidate:
     rows: RowForm
     criterion: float
     largest_share: float
+    relative: float = 0.0
+
+    def is_better_than(self, first: Candidate) -> bool:
+        """Whether its partition tells more than the first one, and not only because it is more even."""
+        return self.criterion > first.criterion and self.relative > first.relative
 
 
 @dataclass(frozen=True)
@@ -155,8 +163,9 @@ def plan_candidates(first: Result, k: int, n_nodes: int) -> list[Plan]:
         Nodes that take part: fewer than there are vectors to compute.
     """
     n_null = count_null_vectors(first)
-    # ``2 K`` vectors, not counting those of value zero but for the constant.
-    wide = min(2 * k + n_null - 1, n_nodes - 2)
+    # Vectors of value zero do not count, but for the constant.
+    n_wide = k + max(MIN_MORE_VECTORS, k // 2)
+    wide = min(n_wide + n_null - 1, n_nodes - 2)
     used = first.regularization.tau
     dangles = dangling_share(first) > MIN_DANGLING_SHARE
     tau = used or (TAU if dangles else 0.0)
@@ -169,9 +178,9 @@ def plan_candidates(first: Result, k: int, n_nodes: int) -> list[Plan]:
     if tau != used:
         plans.append(Plan(_name(k, tau, "soft unit"), k, tau, "soft unit"))
     if not dangles and wide > max(k, n_null):
-        plans.append(Plan(_name(2 * k, 0.0, "commute"), wide, 0.0, "commute"))
-    if tau > 0 and (columns := min(2 * k, n_nodes - 2)) > k:
-        plans.append(Plan(_name(2 * k, tau, "commute"), columns, tau, "commute"))
+        plans.append(Plan(_name(n_wide, 0.0, "commute"), wide, 0.0, "commute"))
+    if tau > 0 and (columns := min(n_wide, n_nodes - 2)) > k:
+        plans.append(Plan(_name(n_wide, tau, "commute"), columns, tau, "commute"))
     return plans
 
 
@@ -270,7 +279,7 @@ class _Contest:
         candidates = [_measured(self.usual, self.first, self.prepared.part)]
         found = [(self.usual, self.first)]
         trials: dict[float, Trial] = {}
-        # 1. A partition by each: K and 2K vectors of one operator are one solve.
+        # 1. A partition by each: K vectors and more of one operator are one solve.
         for plan in plans:
             if time.perf_counter() >= self.context.labelled_by:
                 break
@@ -288,11 +297,10 @@ class _Contest:
             spent = _with_costs(spent, labelled)
             found.append((plan, labelled))
             candidates.append(_measured(plan, labelled, self.prepared.part))
-        # 2. The one that tells most, if it can be certified.
-        order = np.argsort([-each.criterion for each in candidates], kind="stable")
-        for plan, result in (found[number] for number in order):
-            if plan is self.usual:
-                break
+        # 2. The one that tells most of those that are better than the first, if it can be certified.
+        better = [number for number, each in enumerate(candidates) if each.is_better_than(candidates[0])]
+        for number in sorted(better, key=lambda number: -candidates[number].criterion):
+            plan, result = found[number]
             if not self.has_vectors_of_first(plan):
                 result = self.certified(plan, result, trials[plan.tau])
                 spent = _with_costs(spent, result)
@@ -395,8 +403,9 @@ def _measured(plan: Plan, result: Result, graph: Graph) -> Candidate:
     """A candidate with its criterion."""
     assert result.labels is not None
     labels = result.labels[result.rows]
-    criterion = edge_information(cluster_shares(graph, labels, result.n_clusters))
-    return Candidate(plan.name, plan.n_columns, plan.tau, plan.rows, criterion, _largest_share(result))
+    shares = cluster_shares(graph, labels, result.n_clusters)
+    criteria = (edge_information(shares), _largest_share(result), relative_information(shares))
+    return Candidate(plan.name, plan.n_columns, plan.tau, plan.rows, *criteria)
 
 
 def _largest_share(result: Result) -> float:
@@ -406,17 +415,17 @@ def _largest_share(result: Result) -> float:
     return float(sizes.max() / max(1, sizes.sum()))
 
 
-def _criterion_of(candidates: list[Candidate], plan: Plan) -> float:
-    return next(each.criterion for each in candidates if each.name == plan.name)
-
-
 def _reason_for(plan: Plan, candidates: list[Candidate]) -> str:
     """The figures of the one chosen and of the others."""
-    others = [each for each in candidates if each.name != plan.name]
-    text = f"they tell {_criterion_of(candidates, plan):.3f} nats about an edge"
-    return (
-        f"{text} ({', '.join(f'{each.name}: {each.criterion:.3f}' for each in others)})" if others else text
-    )
+    chosen = next(each for each in candidates if each.name == plan.name)
+    others = [each for each in candidates if each is not chosen]
+    text = f"they tell {chosen.criterion:.3f} nats about an edge"
+    if not others:
+        return text
+    text += f" ({', '.join(f'{each.name}: {each.criterion:.3f}' for each in others)})"
+    if chosen is candidates[0] and max(each.criterion for each in others) > chosen.criterion:
+        text += "; no other tells more beside the entropy of its clusters"
+    return text
 
 
 def _with_costs(before: Result, found: Result) -> Result:
