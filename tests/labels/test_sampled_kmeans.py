@@ -31,8 +31,8 @@ def test_one_sweep_finds_what_many_steps_find(monkeypatch, norm_regularization):
         "random_state": 0,
     }
     here = assign(rows, 5, **given)
-    monkeypatch.setattr(import_module("spectrograd.labels.assign"), "MANY", 10_000)
-    monkeypatch.setattr(sampled_kmeans, "FITTED", 20_000)
+    monkeypatch.setattr(import_module("spectrograd.labels.assign"), "MAX_COPIED_ROWS", 10_000)
+    monkeypatch.setattr(sampled_kmeans, "SAMPLE_ROWS", 20_000)
     swept = assign(rows, 5, **given)
     assert metrics.score(here.labels, swept.labels)["ari"] > 0.999
     assert metrics.score(truth, swept.labels)["ari"] > 0.97
@@ -53,7 +53,7 @@ from spectrograd.labels import assign, sampled_kmeans
 from spectrograd.system import _status_bytes
 
 n, k, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-import_module("spectrograd.labels.assign").MANY, sampled_kmeans.FITTED = 100_000, 20_000
+import_module("spectrograd.labels.assign").MAX_COPIED_ROWS, sampled_kmeans.SAMPLE_ROWS = 100_000, 20_000
 rng = np.random.default_rng(0)
 rows = rng.random((n, k), dtype=np.float32)
 assign(rows[:5000], k, unit_rows=True, random_state=0)  # loads all that is needed
