@@ -11,6 +11,6 @@ SMALL = USUAL.small
 WORTH_THREADS = USUAL.worth_threads
 PARALLEL_ROWS = USUAL.parallel_rows
 # Entries of a row that are summed up before they are added to the rest: in float32 the sum of a long row
-# would else be lost in its rounding errors. Rows of 100,000 entries have some two hundred pieces.
+# would else be lost in its rounding errors. A row of 100,000 entries has some two hundred blocks.
 SUM_BLOCK = 512
 LANES = 8  # columns of a row that a kernel holds in registers

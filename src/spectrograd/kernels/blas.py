@@ -3,7 +3,7 @@
 From some 48 columns on BLAS is faster than kernels of our own (30,000 x 512, one thread: a Gram matrix .17 s
 for .26, a general one .27 for .52, a combination .13 for .48). Its bits may follow the number of its own
 threads and how it splits a product among them. So whoever calls these functions holds BLAS to one thread
-(``engines.threadpools.one_thread``); our threads share the chunks, whose sums are added in order: the bits do
+(``system.one_thread``); our threads share the chunks, whose sums are added in order: the bits do
 not depend on the number of either.
 """
 

@@ -30,6 +30,7 @@ def match(
 def _match(indptr, indices, weights, mass, largest, part, size):
     """Mutates: part, size. The number of aggregates."""
     n_parts = 0
+    # Two rounds over the vertices: pairs of free neighbours first, then those left over join an aggregate.
     for late in (False, True):
         for i in range(len(part)):
             if part[i] >= 0:
@@ -40,6 +41,7 @@ def _match(indptr, indices, weights, mass, largest, part, size):
                 j = indices[p]
                 a = part[j]
                 if (a >= 0 and size[a] < largest) if late else (a < 0 and j != i):
+                    # w_ij / max(mass_i, mass_j): a light vertex does not drag a hub into its aggregate
                     w = 1.0 if weights is None else np.float64(weights[p])
                     w /= max(mass[i], mass[j])
                     if w > strongest:
@@ -72,6 +74,7 @@ def galerkin(indptr, indices, weights, part, begin, order):
     n_coarse = begin.shape[0] - 1
     capacity = np.zeros(n_coarse + 1, np.int64)
     for c in range(n_coarse):
+        # 1. an upper bound on the entries of each coarse row: those of its members
         capacity[c + 1] = capacity[c]
         for q in range(begin[c], begin[c + 1]):
             capacity[c + 1] += indptr[order[q] + 1] - indptr[order[q]]
@@ -79,6 +82,7 @@ def galerkin(indptr, indices, weights, part, begin, order):
     values = np.empty(capacity[-1])
     length = np.zeros(n_coarse + 1, np.int64)
     for t in numba.prange(N_PARTS):
+        # 2. ``place[d]``: where in the row column d stands; entries before ``first`` are of earlier rows
         place = np.full(n_coarse, -1, np.int64)
         for c in range(t * n_coarse // N_PARTS, (t + 1) * n_coarse // N_PARTS):
             first = capacity[c]
@@ -87,6 +91,7 @@ def galerkin(indptr, indices, weights, part, begin, order):
                 i = order[q]
                 for p in range(indptr[i], indptr[i + 1]):
                     d = part[indices[p]]
+                    # an edge inside the aggregate vanishes from the Laplacian
                     if d == c:
                         continue
                     w = 1.0
@@ -103,6 +108,7 @@ def galerkin(indptr, indices, weights, part, begin, order):
             length[c + 1] = end - first
     for c in range(n_coarse):
         length[c + 1] += length[c]
+    # 3. close the gaps that the upper bound has left
     indices_out = np.empty(length[-1], np.int32)
     weights_out = np.empty(length[-1])
     for t in numba.prange(N_PARTS):
@@ -169,6 +175,7 @@ def _count_entries(indptr, indices, part, begin, order, chosen, last_seen, count
             i = order[m]
             counts[0] += indptr[i + 1] - indptr[i]
             for p in range(indptr[i], indptr[i + 1]):
+                # the first edge to an aggregate stays, all others merge with it
                 neighbour = part[indices[p]]
                 if last_seen[neighbour] != c:
                     last_seen[neighbour] = c

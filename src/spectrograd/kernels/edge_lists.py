@@ -6,7 +6,7 @@ from spectrograd.kernels.graph import edge_hash
 from spectrograd.kernels.jit import inner, serial
 
 RUN = 16  # entries that are sorted by insertion before runs are merged
-# What becomes of an edge that is listed several times.
+# Rules for an edge that is listed several times.
 SUM = 0
 MAX = 1
 FIRST = 2
@@ -28,6 +28,7 @@ def keep_edges(source, target, bits, counts, kept):
         counts[j] += 1
         if i == j:
             continue
+        # + for i < j, - for i > j: a list that holds both directions of each edge sums to zero
         hashed = edge_hash(i, j, np.uint64(1) if bits is None else bits[e])
         total += hashed if i < j else np.uint64(0) - hashed
         kept[0, n_kept] = i
@@ -55,6 +56,7 @@ def count_rows(source, target, weights, row_of, counts, sums, parent):
             sums[j] += abs(weights[e])
             if weights[e] == 0:  # an edge that will not be there
                 continue
+        # union by number: i and j are in one component
         i = _root(parent, i)
         j = _root(parent, j)
         if i < j:  # the smaller is the root: components are then numbered as their first nodes come
@@ -94,14 +96,17 @@ def scatter_entries(source, target, weights, bucket_of, ends, keys, values):
     """
     ends[:] = 0
     for e in range(len(source)):
+        # 1. count the entries of each bucket, both directions of an edge
         ends[bucket_of[source[e]]] += 1
         ends[bucket_of[target[e]]] += 1
     total = 0
     for b in range(len(ends)):
+        # 2. where each bucket begins
         total, ends[b] = total + ends[b], total
     for e in range(len(source)):
         i = np.int64(source[e])
         j = np.int64(target[e])
+        # 3. scatter: the begin of a bucket moves on and is its end when all are placed
         p = ends[bucket_of[i]]
         ends[bucket_of[i]] = p + 1
         keys[p] = (i << 32) | j
@@ -123,18 +128,21 @@ def sort_entries(keys, weights, first_row, indptr, columns, values, rule, factor
     n_rows = len(indptr) - 1
     indptr[:] = 0
     for p in range(len(keys)):
+        # 1. count the entries of each row
         indptr[(keys[p] >> 32) - first_row + 1] += 1
     longest = 0
     for r in range(n_rows):
         longest = max(longest, indptr[r + 1])
         indptr[r + 1] += indptr[r]
     for p in range(len(keys)):
+        # 2. counting sort by row; columns stay as they are listed
         r = (keys[p] >> 32) - first_row
         q = indptr[r]
         indptr[r] = q + 1
         columns[q] = np.int32(keys[p] & 0xFFFFFFFF)
         values[q] = 1.0 if weights is None else weights[p]
     for r in range(n_rows, 0, -1):
+        # 3. the pointers moved on to the end of their rows: shift them back
         indptr[r] = indptr[r - 1]
     indptr[0] = 0
     other_columns = np.empty(longest, columns.dtype)
@@ -143,6 +151,7 @@ def sort_entries(keys, weights, first_row, indptr, columns, values, rule, factor
     begin = indptr[0]
     for r in range(n_rows):
         end = indptr[r + 1]
+        # 4. sort each row by columns, and merge entries of the same edge
         sort_row(columns[begin:end], values[begin:end], other_columns, other_values)
         n_left = _merge_row(columns, values, begin, end, n_left, rule, factor)
         begin = end
@@ -158,6 +167,7 @@ def _merge_row(columns, values, begin, end, out, rule, factor):
         column = columns[p]
         value = values[p]
         p += 1
+        # entries of one edge stand side by side now
         while p < end and columns[p] == column:
             if rule == SUM:
                 value += values[p]
@@ -178,6 +188,7 @@ def sort_row(columns, values, other_columns, other_values):
     """Mutates: a row, by ascending columns, equal ones as they were (merge sort); the others are scratch."""
     n = len(columns)
     for low in range(0, n, RUN):
+        # insertion sort of runs: equal columns keep their order
         for p in range(low + 1, min(low + RUN, n)):
             column = columns[p]
             value = values[p]
@@ -193,8 +204,11 @@ def sort_row(columns, values, other_columns, other_values):
         for low in range(0, n - width, 2 * width):
             middle = low + width
             high = min(low + 2 * width, n)
+            # in order already, as most rows of real files are
             if columns[middle - 1] <= columns[middle]:
                 continue
+            # the left run moves to scratch, and both are merged in its
+            # place; the right one is never overtaken
             for p in range(low, middle):
                 other_columns[p - low] = columns[p]
                 other_values[p - low] = values[p]
@@ -225,6 +239,7 @@ def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
         own = labels[first + r]
         n_touched = 0
         for p in range(indptr[r], indptr[r + 1]):
+            # votes of the neighbours, and which labels have any: only those are cleared
             label = labels[columns[p]]
             if votes[label] == 0:
                 touched[n_touched] = label
@@ -233,6 +248,7 @@ def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
         best = own
         for t in range(n_touched):
             label = touched[t]
+            # more votes; ties go to the node's own label, then to the smaller one
             more = votes[label] > votes[best] or (
                 votes[label] == votes[best] and best != own and label < best
             )
@@ -246,7 +262,7 @@ def spread_labels(first, indptr, columns, labels, sizes, most, votes, touched):
             labels[first + r] = best
 
 
-# --- Listed edges as rows of a symmetric matrix, made where they will stay; who was listed which way is told.
+# --- Listed edges as rows of a symmetric matrix, in place; directions of each edge are counted.
 
 
 @serial
@@ -265,6 +281,7 @@ def scatter_directions(source, target, weights, starts, keys, values):
         i = source[e]
         j = target[e]
         if i != j:
+            # 1. count both directions of each edge that is no loop
             starts[i + 1] += 1
             starts[j + 1] += 1
         else:
@@ -277,6 +294,7 @@ def scatter_directions(source, target, weights, starts, keys, values):
         j = target[e]
         if i == j:
             continue
+        # 2. place them: the key's lowest bit says in which direction the edge was listed
         p = starts[i]
         q = starts[j]
         starts[i] = p + 1
@@ -309,6 +327,7 @@ def merge_directions(first, last, starts, keys, values, sizes):
     for r in range(first, last):
         p = starts[r]
         end = starts[r + 1]
+        # by column, and for one column forward before backward
         sort_row(keys[p:end], values[p:end], other_keys, other_values)
         out = p
         while p < end:
@@ -326,6 +345,7 @@ def merge_directions(first, last, starts, keys, values, sizes):
                 p += 1
             n_listed += ways != 2
             n_both += ways == 3
+            # listed in one direction only, backward is 0: unequal as well
             n_unequal += forward != backward
             keys[out] = column
             values[out] = forward + backward
@@ -357,7 +377,7 @@ def merge_rows(rows, old_weights, changes, one, indptr, columns, weights):
 
     ``rows`` are row pointers and columns (ascending in each row), ``changes`` those of the same rows with
     their weights; ``old_weights`` may be None: all are ``one``. A changed entry takes the place of the one
-    that is there, or a place of its own; with a weight of zero it goes. There is room for all.
+    that is there, or a place of its own; with a weight of zero it goes. The arrays have space for all.
     """
     starts, old_columns = rows
     change_starts, new_columns, new_weights = changes
@@ -367,11 +387,13 @@ def merge_rows(rows, old_weights, changes, one, indptr, columns, weights):
         e = starts[i]
         end = starts[i + 1]
         for c in range(change_starts[i], change_starts[i + 1]):
+            # 1. old entries before the changed one
             while e < end and old_columns[e] < new_columns[c]:
                 columns[n] = old_columns[e]
                 weights[n] = one if old_weights is None else old_weights[e]
                 e = e + 1
                 n = n + 1
+            # 2. the changed one takes the place of the old, or goes
             if e < end and old_columns[e] == new_columns[c]:
                 e += 1
             if new_weights[c] != 0:

@@ -44,15 +44,18 @@ def _search(indptr, indices, source, everywhere, component, seen, queue, ends):
         queue[begin] = source
         head = begin
         tail = begin + 1
+        # one level of the search after the other; once all vertices are seen the queue is complete
         while tail > head:
             if n_found == 0:
                 n_levels += 1
                 ends[n_levels] = tail
             head, tail = tail, _next_level(indptr, indices, seen, queue, head, tail) if tail < n else n
+        # the first component has number 0, as the array has from the start
         for q in range(begin if n_found > 0 else tail, tail):
             component[queue[q]] = n_found
         if not everywhere or tail == n:
             return n_levels
+        # the next component begins at the first vertex not seen
         while seen[other]:
             other += 1
         source = other
@@ -74,6 +77,7 @@ def _next_level(indptr, indices, seen, queue, head, end):
     unseen = float(n - end)
     # An unseen vertex looks at about n / front neighbours; a vertex of the front at all of its own.
     if 16 * front <= n or front * front * len(indices) <= unseen * n * n:
+        # top-down: the neighbours of the level
         for q in range(head, end):
             i = queue[q]
             for p in range(indptr[i], indptr[i + 1]):
@@ -83,6 +87,7 @@ def _next_level(indptr, indices, seen, queue, head, end):
                     queue[tail] = j
                     tail += 1
         return tail
+    # Bottom-up: every unseen vertex looks for one neighbour that is seen.
     # A seen neighbour is in the last level: those before it have no unseen neighbours left.
     for i in range(n):
         if not seen[i]:
@@ -91,6 +96,7 @@ def _next_level(indptr, indices, seen, queue, head, end):
                     queue[tail] = i
                     tail += 1
                     break
+    # marked only now: during the search "seen" means "before this level"
     for q in range(end, tail):
         seen[queue[q]] = 1
     return tail
@@ -98,8 +104,8 @@ def _next_level(indptr, indices, seen, queue, head, end):
 
 # --- What would cost a transposed copy of a matrix elsewhere: flaws, symmetry, rounding, another order.
 
-CHUNK = 1024
-BATCH = 128
+CHUNK = 1024  # rows of a chunk that a thread reads
+BATCH = 128  # rows that are permuted together
 
 
 @parallel
@@ -127,9 +133,13 @@ def look_over(indptr, indices, bits, one, infinite):
             for p in range(indptr[i], indptr[i + 1]):
                 j = np.int64(indices[p])
                 weight = bits[p]
+                # sorted, inside the matrix, off the diagonal, positive and finite:
+                # as integers, bits of floats are ordered
                 flaw |= (j <= previous) | (j >= n) | (j == i) | (weight == 0) | (weight >= infinite)
                 other |= weight != one
                 previous = j
+                # each edge is added once above the diagonal and subtracted once
+                # below: a symmetric matrix sums to zero
                 hashed = edge_hash(i, j, weight)
                 total += hashed if i < j else np.uint64(0) - hashed
         flawed[c] = flaw
@@ -142,11 +152,11 @@ def look_over(indptr, indices, bits, one, infinite):
 def edge_hash(i, j, bits):
     """64 bits of an edge and its weight, whichever way it is read."""
     edge = (np.uint64(min(i, j)) << np.uint64(32)) | np.uint64(max(i, j))
-    return mixed(mixed(edge + np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(bits))
+    return mix_bits(mix_bits(edge + np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(bits))
 
 
 @inner
-def mixed(x):
+def mix_bits(x):
     """The finaliser of splitmix64: every bit of x changes half of the others (Steele et al. 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -185,6 +195,7 @@ def _mean_in_columns(columns, indptr, indices, values):
             j = indices[p]
             if j <= i or j < first or j >= last:
                 continue
+            # the twin (j, i): rows are sorted, so it is the first entry of row j that has no partner yet
             q = cursor[j - first]
             if q >= indptr[j + 1] or indices[q] != i:
                 return values.dtype.type(np.inf)
@@ -208,6 +219,7 @@ def permute(first, last, indptr, indices, weights, order, place, starts, columns
     for low in range(first, last, BATCH):  # step by step: the processor then waits for many rows at once
         high = min(low + BATCH, last)
         for i in range(low, high):
+            # 1. copy the row from its old place
             begin = indptr[order[i]] - starts[i]
             for q in range(starts[i], starts[i + 1]):
                 columns[q] = indices[begin + q]
@@ -215,8 +227,10 @@ def permute(first, last, indptr, indices, weights, order, place, starts, columns
                 for q in range(starts[i], starts[i + 1]):
                     values[q] = weights[begin + q]
         for q in range(starts[low], starts[high]):
+            # 2. rename its columns
             columns[q] = place[columns[q]]
         for i in range(low, high):
+            # 3. sort it by its new columns
             _sort(columns, values, starts[i], starts[i + 1])
 
 

@@ -1,4 +1,4 @@
-"""Compilation of kernels by numba: its flags, its threading layers, and a clock of the time it takes.
+"""Compilation of kernels by numba: its flags, its threading layers, and the announcement of it.
 
 Compiling a kernel takes seconds, once on a machine. It is announced through the logger ``spectrograd``,
 which writes to stderr unless a program has configured logging, so that a script that turns warnings into
@@ -61,15 +61,15 @@ def kind_of(module: str) -> str | None:
 
 
 class FirstCompilation(event.Listener):
-    """Tells once per kind and process, as the first of our kernels of that kind is compiled."""
+    """Announces each kind of kernel once per process, when the first of that kind is compiled."""
 
-    told: ClassVar = set()  # kinds, in this process
+    announced: ClassVar = set()  # kinds, in this process
 
     def on_start(self, event):
         """A kernel is about to be compiled, maybe one of ours."""
         kind = kind_of(event.data["dispatcher"].py_func.__module__)
-        if kind is not None and kind not in FirstCompilation.told:
-            FirstCompilation.told.add(kind)
+        if kind is not None and kind not in FirstCompilation.announced:
+            FirstCompilation.announced.add(kind)
             logging.getLogger("spectrograd").warning(COMPILING.format(kind))
 
     def on_end(self, event):
@@ -135,7 +135,7 @@ def parallel(function):
     The same source is also compiled serially: ``kernel.serial`` is for work too small to be worth
     waking threads for. Without TBB only one Python thread at a time may enter the parallel form.
     """
-    compiled = numba.njit(parallel=True, **_FLAGS)(_renamed(function, "_parallel"))
+    compiled = numba.njit(parallel=True, **_FLAGS)(_copy_under_name(function, "_parallel"))
 
     @functools.wraps(function)
     def call(*args):
@@ -144,11 +144,11 @@ def parallel(function):
         with _one_at_a_time:
             return compiled(*args)
 
-    call.parallel, call.serial = compiled, serial(_renamed(function, "_serial"))
+    call.parallel, call.serial = compiled, serial(_copy_under_name(function, "_serial"))
     return call
 
 
-def _renamed(function, suffix):
+def _copy_under_name(function, suffix):
     """The same source under another name: numba's disk cache knows names, not flags."""
     copy = types.FunctionType(function.__code__, function.__globals__, function.__name__ + suffix)
     copy.__qualname__ = function.__qualname__ + suffix
@@ -205,14 +205,14 @@ def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
     side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
 
 
-def several() -> bool:
+def has_several_threads() -> bool:
     """Whether numba may use more than one thread now."""
     return bool(numba.get_num_threads() > 1)
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
     """The same items, each made by another thread while its predecessor is in use, if there is another."""
-    if not several():
+    if not has_several_threads():
         yield from items
         return
     nothing = object()

@@ -10,11 +10,11 @@ from spectrograd.kernels.jit import inner, serial, shared, side_by_side
 from spectrograd.kernels.ldl_symbolic import Fronts, Parts
 from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_first, take_one
 
-PANEL = 8
+PANEL = 8  # columns that are eliminated one by one before the rest of a front is updated
 WIDE = 1e7  # operations from which a front above the subtrees is worth all threads
 # Columns of a wide front that are eliminated before the rest is updated: they stay in the cache meanwhile.
 BLOCK = 64
-N_STRIPS = 8
+N_STRIPS = 8  # of a wide front, at most: more than threads, so that one that is late holds up no other
 
 
 def factorize(
@@ -30,6 +30,7 @@ def factorize(
     The entries are a row with eight places to spare, since whole registers are read from it. None where a
     pivot is zero.
     """
+    # 1. memory: entries of L', pivots, and one stack per part for what is left of its fronts
     widths = np.diff(fronts.columns)
     heights = np.diff(fronts.row_start)
     values = np.empty((1, fronts.entry_start[-1] + WIDTH))
@@ -39,6 +40,7 @@ def factorize(
     for part in (*parts.subtrees, parts.above):
         tops.append(_stack_end(part.groups, fronts.oldest, heights, base, tops[-1]))
     stack = np.empty((1, tops[-1] + WIDTH))
+    # 2. subtrees side by side, then the part above them
     matrix = (indptr, indices, weights, diagonal)
     most = 4 * widths.max()
 
@@ -49,6 +51,7 @@ def factorize(
 
     def work_above(groups: np.ndarray, top: int) -> bool:
         where = np.empty(len(diagonal), np.int32)
+        # operations of a front: w columns times (w + r)^2
         wide = (widths * (widths + heights) ** 2)[groups] >= WIDE
         cuts = np.flatnonzero(wide[1:] | wide[:-1]) + 1  # a wide one comes alone
         for run, alone in zip(np.split(groups, cuts), wide[np.append(0, cuts)], strict=True):
@@ -83,11 +86,14 @@ def _eliminate_wide(
     for low in range(0, w, BLOCK):
         high = min(low + BLOCK, w)
         corner = start + low * m + low
+        # columns low .. high, and their rows to the end
         if not _eliminate(values, corner, m, (high - low, m - low), pivots, first + low, pack):
             return False
+        # their update of the columns that follow, shared among threads
         size = (w - high, m - high)
         source = (start + low * m + high, m, high - low)
         _subtract_wide(values, start + high * m + high, m, size, values, source, pivots, first + low)
+    # what is left for the parent: the r x r Schur complement
     _subtract_wide(stack, top, r, (r, r), values, (start + w, m, w), pivots, first)
     return True
 
@@ -125,6 +131,7 @@ def _stack_end(groups, oldest, heights, base, top):
         r = heights[s]
         end = max(end, top + r * r)
         # the oldest descendant among the groups before, if there is one
+        # binary search: groups are in ascending order
         first = 0
         last = p
         while first < last:
@@ -133,6 +140,7 @@ def _stack_end(groups, oldest, heights, base, top):
                 first = middle + 1
             else:
                 last = middle
+        # the front takes the place of its oldest child's, which has been added to it by then
         base[s] = base[groups[first]] if first < p else top
         top = base[s] + r * r
     return end
@@ -146,10 +154,14 @@ def _factorize(matrix, fronts, groups, values, pivots, where, stack, base, top, 
         start = fronts.entry_start[s]
         w = fronts.columns[s + 1] - first
         r = fronts.row_start[s + 1] - fronts.row_start[s]
+        # 1. assemble: the matrix, and what the children left
         _assemble(matrix, fronts, s, values, where, stack, base, top)
+        # 2. eliminate the group's own columns
         if not _eliminate(values, start, w + r, (w, w + r), pivots, first, pack):
             return False
+        # 3. update the rest
         _subtract(stack, top, r, (r, r), values, start + w, w + r, w, pivots, first, pack)
+        # 4. divide rows by their pivots, and move the rest down the stack
         _settle(fronts, s, values, pivots, stack, base, top)
         top = base[s] + r * r
     return True
@@ -167,6 +179,7 @@ def _assemble(matrix, fronts, s, values, where, stack, base, top):
     r = row_start[s + 1] - row_start[s]
     m = w + r
     for c in range(w):
+        # places of rows in this front: own columns first, then the rows below
         where[first + c] = c
     for q in range(r):
         where[rows[row_start[s] + q]] = w + q
@@ -177,6 +190,7 @@ def _assemble(matrix, fronts, s, values, where, stack, base, top):
             stack[0, p] = 0
     _add_graph(matrix, fronts.order, fronts.position, first, w, where, values, start, m)
     c = s - 1
+    # children from the latest to the oldest: each begins where the one before ends
     while c >= fronts.oldest[s]:
         child = (row_start[c], row_start[c + 1], base[c])
         _add_child(rows, child, stack, where, w, values, start, m, top)
@@ -192,6 +206,7 @@ def _settle(fronts, s, values, pivots, stack, base, top):
     r = fronts.row_start[s + 1] - fronts.row_start[s]
     m = w + r
     for k in range(w):
+        # D L' becomes L'
         inverse = 1 / pivots[first + k]
         for q in range(start + k * m + k, start + (k + 1) * m):
             values[0, q] *= inverse
@@ -220,6 +235,7 @@ def _add_child(rows, child, stack, where, w, values, start, m, top):
     """Mutates: values, stack. What a child left is added to the front of its parent."""
     low, high, source = child
     for a in range(low, high):
+        # a row of the child lies in the parent's own columns, or in its rest
         i = where[rows[a]]
         if i < w:
             for b in range(a, high):
@@ -247,11 +263,13 @@ def _eliminate(values, corner, stride, size, pivots, first, pack):
                 return False
             pivots[first + k] = pivot
             for j in range(k + 1, high):
+                # within the panel: column by column (the right-looking form)
                 factor = values[0, row + j] / pivot
                 target = corner + j * stride
                 for i in range(j, m):
                     values[0, target + i] -= factor * values[0, row + i]
         if high < w:
+            # what the panel takes from the columns behind it, by blocks
             rest = corner + high * stride + high
             begin = corner + low * stride + high
             shape = (w - high, m - high)
@@ -271,10 +289,12 @@ def _subtract(target, corner, stride, size, source, begin, length, rank, pivots,
         for k in range(rank):
             inverse = 1 / pivots[first + k]
             for q in range(4):
+                # four rows of D^-1 U side by side, as they are read below
                 pack[0, 4 * k + q] = source[0, begin + k * length + a + q] * inverse
         for b in range(a, n_columns, WIDTH):
             s0 = s1 = s2 = s3 = nothing(source)
             for k in range(rank):
+                # a 4 x 8 tile of U'D^-1 U in four registers
                 u = take(source, 0, begin + k * length + b)
                 s0 = s0 + take_one(pack, 0, 4 * k) * u
                 s1 = s1 + take_one(pack, 0, 4 * k + 1) * u
@@ -322,22 +342,22 @@ def recur(
     """
     shape = (fronts.columns, fronts.row_start, parts.rows, fronts.entry_start)
     panels = list(zip(work, current, previous, strict=True))
-    nobody = parts.stands_for[:0]
+    no_places = parts.stands_for[:0]
 
-    def down(part, collects, X, Y):
+    def forward(part, collects, X, Y):
         _forward(shape, values, metric, part, collects, X, Y)
 
-    def up(part, collects, X, Y, Z):
+    def backward(part, collects, X, Y, Z):
         _backward(shape, values, pivots, part, collects, X, Y, Z, coefficients)
 
-    def turn(X, Y, Z):
-        down(parts.above, parts.stands_for, X, Y)
-        up(parts.above, parts.stands_for, X, Y, Z)
+    def both(X, Y, Z):
+        forward(parts.above, parts.stands_for, X, Y)
+        backward(parts.above, parts.stands_for, X, Y, Z)
 
-    below = [(part, nobody, *panel) for panel in panels for part in parts.subtrees]
-    side_by_side(down, [job[:-1] for job in below])
-    side_by_side(turn, panels)
-    side_by_side(up, below)
+    below = [(part, no_places, *panel) for panel in panels for part in parts.subtrees]
+    side_by_side(forward, [job[:-1] for job in below])
+    side_by_side(both, panels)
+    side_by_side(backward, below)
 
 
 @serial
@@ -351,8 +371,10 @@ def _forward(shape, values, metric, part, collects, X, Y):
         put(X, j, 0, nothing(X))
     for s in part.groups:
         for j in range(columns[s], columns[s + 1]):
+            # 1. X = M Y on the part's columns
             put(X, j, 0, metric[j] * take(Y, j, 0))
     for q in range(len(collects)):
+        # 2. what subtrees subtracted from columns of this part, at places of its own
         put(X, collects[q], 0, take(X, collects[q], 0) + take(X, len(Y) + q, 0))
     for s in part.groups:
         first = columns[s]
@@ -362,12 +384,14 @@ def _forward(shape, values, metric, part, collects, X, Y):
         m = w + stop - start
         entries = entry_start[s]
         for t in range(w - 1):
+            # 3. the group's own triangle: x_i -= l_it x_t
             x = take(X, first + t, 0)
             for i in range(t + 1, w):
                 put(X, first + i, 0, take(X, first + i, 0) - take_one(values, 0, entries + t * m + i) * x)
         entries += w
         fours = start + (stop - start) // 4 * 4
         for p in range(start, fours, 4):
+            # 4. its rows below, four at a time: so many sums stay in registers while t runs
             i0 = rows[p]
             i1 = rows[p + 1]
             i2 = rows[p + 2]
@@ -414,6 +438,7 @@ def _backward(shape, values, pivots, part, collects, X, current, previous, coeff
         fours = w // 4 * 4
         for t in range(0, fours, 4):
             j = first + t
+            # 1. x_t / d_t minus the rows below, four columns at a time
             x0 = take(X, j, 0) / pivots[j]
             x1 = take(X, j + 1, 0) / pivots[j + 1]
             x2 = take(X, j + 2, 0) / pivots[j + 2]
@@ -438,15 +463,18 @@ def _backward(shape, values, pivots, part, collects, X, current, previous, coeff
                 e += 1
             put(X, first + t, 0, x0)
         for q in range(1, w):
+            # 2. the group's own triangle, from its last column to the first
             t = w - 1 - q
             x0 = take(X, first + t, 0)
             for i in range(t + 1, w):
                 x0 = x0 - take_one(values, 0, entries + t * m + i) * take(X, first + i, 0)
             put(X, first + t, 0, x0)
         for j in range(first, first + w):
+            # 3. the recurrence, as soon as the solution of these columns is known
             sums = a * take(X, j, 0) + b * take(current, j, 0)
             put(previous, j, 0, sums + c * take(previous, j, 0))
     for q in range(len(collects)):
+        # subtrees read what they need of the part above at places of their own
         put(X, len(current) + q, 0, take(X, collects[q], 0))
 
 

@@ -16,7 +16,7 @@ NONE = -1
 # more); its degree; a mark (0 where an element was absorbed); its hash, and who follows in that bucket.
 FIELDS = ("start", "length", "elements", "width", "degree", "mark", "key", "next")
 VERTEX = np.dtype([(field, np.int32) for field in FIELDS], align=True)
-MOST = 2**30
+MAX_FLAG = 2**30  # of a mark, which is int32: flags grow with each pivot
 
 
 @inner
@@ -38,7 +38,7 @@ def copy_graph(indptr, indices, table, lists):
 
 @inner
 def compress(table, lists, free):
-    """Mutates: table, lists. OutOfSampleMixin lists move together; returns where free space begins."""
+    """Mutates: table, lists. Lists in use move together; returns where free space begins."""
     for j in range(len(table)):
         own = table[j]
         if own.length > 0 and own.mark != 0:
@@ -72,6 +72,7 @@ def new_element(table, lists, parent, me, free):
     end = first
     degree = 0
     pivot.width = -pivot.width
+    # the union of the pivot's elements (absorbed by the new one) and of its own edges
     for k in range(n_elements + 1):
         p = own + k
         length = n_own
@@ -86,6 +87,7 @@ def new_element(table, lists, parent, me, free):
             i = lists[q]
             other = table[i]
             width = other.width
+            # not yet in the union; a negative width marks those that are
             if width > 0:
                 degree += width
                 other.width = -width
@@ -107,6 +109,7 @@ def measure_outside(table, lists, first, last, flag):
         for q in range(start, start + own.elements):
             element = table[lists[q]]
             mark = element.mark
+            # met before in this round: one more variable of it lies inside the new element
             if mark >= flag:
                 element.mark = mark - width
             elif mark != 0:
@@ -133,6 +136,7 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
             e = lists[q]
             element = table[e]
             mark = element.mark
+            # |Le \ Lp|: what the element has outside of the new one (Amestoy et al. 1996, Algorithm 2)
             if mark > flag:
                 degree += mark - flag
                 lists[end] = e
@@ -145,20 +149,24 @@ def update_degrees(table, lists, bucket, into, parent, me, first, last, flag):
         edges = end
         for q in range(middle, stop):
             j = lists[q]
+            # edges to variables inside the new element are covered by it, and dropped
             width = table[j].width
             if width > 0:
                 degree += width
                 lists[end] = j
                 end += 1
                 key += j
+        # mass elimination: no neighbour but the new element
         if degree == 0:
             into[i] = me
             went -= own.width
             own.width = own.length = 0
             continue
         own.degree = min(own.degree, degree)
+        # the new element takes the first place of the list; the two it displaces move behind
         lists[end], lists[edges], lists[start] = lists[edges], lists[start], me
         own.length = end - start + 1
+        # equal lists have equal sums: only variables of one bucket are compared
         key %= len(bucket)
         own.next = bucket[key]
         own.key = key
@@ -182,6 +190,7 @@ def join_equals(table, lists, bucket, into, first, last, flag):
                 break
             start = own.start
             length = own.length
+            # mark the list of i, and compare it with the others of its bucket
             for q in range(start + 1, start + length):
                 table[lists[q]].mark = flag
             before = i
@@ -194,6 +203,7 @@ def join_equals(table, lists, bucket, into, first, last, flag):
                 while same and q < stop:
                     same = table[lists[q]].mark == flag
                     q += 1
+                # indistinguishable: j is eliminated together with i from now on
                 if same:
                     into[j] = i
                     own.width += other.width
@@ -208,9 +218,9 @@ def join_equals(table, lists, bucket, into, first, last, flag):
 
 
 @inner
-def fresh(table, flag):
+def unused_flag(table, flag):
     """Mutates: marks, where the flag would overflow. A flag that no mark has reached."""
-    if flag < MOST:
+    if flag < MAX_FLAG:
         return flag
     for i in range(len(table)):
         if table[i].mark != 0:
@@ -245,7 +255,7 @@ def minimum_degree(indptr: np.ndarray, indices: np.ndarray) -> Pivots:
     n = len(indptr) - 1
     n_entries = len(indices)
     table = np.zeros(n, VERTEX)
-    lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with elbow room
+    lists = np.empty(n_entries + n_entries // 5 + 2 * n + 1, np.int32)  # with a fifth of free space
     into, parent, head, bucket = (np.full(n + 1, NONE, np.int32) for _ in range(4))
     tickets = np.empty(3 * n + 1, TICKET)  # ticket 0 says which is the next
     order = np.empty(n, np.int32)
@@ -259,7 +269,7 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
     """Mutates: all but the graph. How many pivots there are, and how many of them are hubs."""
     into, parent, head, bucket = links
     free = copy_graph(indptr, indices, table, lists)
-    n_hubs = _set_hubs_aside(table, order)
+    n_hubs = _exclude_hubs(table, order)
     _file_all(table, tickets, head)
     n = len(table)
     n_pivots = 0
@@ -269,20 +279,26 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
     least = np.int64(0)
     flag = np.int64(2)
     while left > 0:
+        # 1. the variable of least (approximate) degree is the pivot
         me, least = _next_pivot(table, tickets, head, least)
         pivot = table[me]
         in_place = pivot.elements == 0
         if not in_place and free + least >= len(lists):
             free = compress(table, lists, free)
+        # 2. its neighbours become the new element, Lp
         first, last, degree = new_element(table, lists, parent, me, free)
+        # 3. how much of each old element lies outside Lp
         measure_outside(table, lists, first, last, flag)
+        # 4. new lists and degree bounds of the variables of Lp
         went = update_degrees(table, lists, bucket, into, parent, me, first, last, flag)
         degree -= went
         longest = max(longest, degree)
-        flag = fresh(table, flag + longest)
-        flag = fresh(table, join_equals(table, lists, bucket, into, first, last, flag))
+        flag = unused_flag(table, flag + longest)
+        # 5. variables with equal lists become one
+        flag = unused_flag(table, join_equals(table, lists, bucket, into, first, last, flag))
         width = went - pivot.width
         left -= width
+        # 6. tickets for the new degrees; void ones are thrown away when the pile is full
         if tickets[0].node + last - first > len(tickets):
             _file_all(table, tickets, head)
         least, end = _file_again(table, lists, tickets, head, first, last, degree, left, least)
@@ -304,7 +320,7 @@ def _eliminate(indptr, indices, table, lists, tickets, links, order):
 
 
 @inner
-def _set_hubs_aside(table, order):
+def _exclude_hubs(table, order):
     """Mutates: table, order, at the end of which vertices of very many neighbours wait: their number."""
     n = len(table)
     many = max(16, int(10 * np.sqrt(n)))
@@ -353,6 +369,7 @@ def _next_pivot(table, tickets, head, least):
         head[least] = tickets[t].below
         i = np.int64(tickets[t].node)
         own = table[i]
+        # a ticket of an older degree, or of a variable that is gone, is void
         if own.degree == least and own.width > 0 and own.elements >= 0:
             return i, least
 
@@ -367,6 +384,7 @@ def _file_again(table, lists, tickets, head, first, last, degree, left, least):
         width = -own.width
         if width > 0:
             own.width = width
+            # the bound of Amestoy et al. (1996, Eq. 4.2), and no more than is left
             bound = min(own.degree + degree - width, left - width)
             own.degree = bound
             _file(tickets, head, i, bound)

@@ -39,22 +39,26 @@ def arrange_fronts(indptr: np.ndarray, indices: np.ndarray, pivots: Pivots) -> F
     """Mutates: pivots. The fronts of a graph with these pivots."""
     n = len(indptr) - 1
     n_pivots = len(pivots.order)
+    # 1. hubs last; 2. join groups whose rows differ little (supernode amalgamation, Ashcraft and Grimes 1989)
     _put_hubs_above(pivots)
     joined = np.arange(n, dtype=np.int32)
     zeros = np.zeros(n)
     _join_small(pivots.order, pivots.parent, pivots.width, pivots.below, joined, zeros)
+    # 3. number the groups in postorder: descendants are a range
     tree = np.full((n, 4), NONE, np.int32).view(BRANCH)[:, 0]
     kept, up, oldest = (np.empty(n_pivots, np.int32) for _ in range(3))
     n_groups = _postorder(pivots.order, pivots.parent, joined, tree, kept, up, oldest)
     kept = kept[:n_groups]
     up = up[:n_groups]
     oldest = oldest[:n_groups]
+    # 4. columns and rows of each group
     columns, row_start = (np.concatenate([[0], np.cumsum(a[kept])]) for a in (pivots.width, pivots.below))
     order, position, owner = (np.empty(n, np.int32) for _ in range(3))
     rows = np.empty(row_start[-1], np.int32)
     seen = np.full(n_groups, NONE, np.int32)
     _number(pivots.into, joined, tree, columns[:-1].copy(), order, position, owner)
     _list_rows(indptr, indices, (order, position, owner), up, row_start, rows, seen)
+    # 5. entries: w columns of w + r rows each
     widths = np.diff(columns)
     entry_start = np.concatenate([[0], np.cumsum(widths * (widths + np.diff(row_start)))])
     return Fronts(order, position, columns, row_start, rows[: row_start[-1]], entry_start, oldest)
@@ -79,6 +83,7 @@ def _join_small(order, parent, width, below, joined, zeros):
         p = parent[c]
         if p != NONE:
             w = width[c] + width[p]
+            # zeros that the joined group would store: columns of c reach the rows of p as well
             wasted = zeros[c] + zeros[p] + width[c] * float(width[p] + below[p] - below[c])
             share = wasted / (w * (w + below[p]))
             if share < (MANY_ZEROS if w <= FEW else SOME_ZEROS if w <= SEVERAL else FEW_ZEROS):
@@ -103,6 +108,7 @@ def _postorder(order, parent, joined, tree, kept, up, oldest):
     for k in range(len(order)):
         c = order[len(order) - 1 - k]
         p = parent[c]
+        # children are linked in reverse, so that the first child is the first in order
         if joined[c] == c and p != NONE:
             tree[c].sibling = tree[p].child
             tree[p].child = c
@@ -114,6 +120,7 @@ def _postorder(order, parent, joined, tree, kept, up, oldest):
         tree[c].first = done
         while c != NONE:
             own = tree[c]
+            # depth first without a stack: a pivot without children left is numbered
             child = own.child
             if child != NONE:  # its children first, and then it has none left
                 own.child = tree[child].sibling
@@ -136,6 +143,7 @@ def _number(into, joined, tree, free, order, position, owner):
     """Mutates: all but joined and tree. The order of the nodes, its inverse, the group of every column."""
     for v in range(len(order)):
         p = v
+        # path halving, as in union-find
         while into[p] != NONE:
             if into[into[p]] != NONE:
                 into[p] = into[into[p]]  # shorter for those who follow
@@ -151,7 +159,7 @@ def _number(into, joined, tree, free, order, position, owner):
 def _list_rows(indptr, indices, places, up, row_start, rows, seen):
     """Mutates: the last three. An edge puts its later end below all groups on the way up from the other.
 
-    Room for the rows of each group begins at ``row_start``; hubs may leave gaps, which are closed.
+    Space for the rows of each group begins at ``row_start``; hubs may leave gaps, which are closed.
     """
     order, position, owner = places
     end = row_start.copy()
@@ -162,6 +170,8 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
             j = position[indices[p]]
             if j < i:
                 s = owner[j]
+                # row i is below all groups on the path from the edge's
+                # earlier end (Liu 1990, the row subtree)
                 while s != mine and seen[s] != i:
                     seen[s] = i
                     rows[end[s]] = i
@@ -169,6 +179,7 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
                     s = up[s]
     total = 0
     for s in range(len(seen)):
+        # close the gaps
         first = row_start[s]
         row_start[s] = total
         for p in range(first, end[s]):
@@ -180,9 +191,9 @@ def _list_rows(indptr, indices, places, up, row_start, rows, seen):
 # --- A factor cut into parts: subtrees that threads can work on side by side, and what lies above them.
 
 # What a part may be, as a share of all operations.
-LARGEST = 1 / 8
-SMALLEST = 1 / 800
-WORTH_CUTTING = 5e6  # operations; a smaller factor is done before threads are awake
+MAX_PART_SHARE = 1 / 8
+MIN_PART_SHARE = 1 / 800
+MIN_OPERATIONS = 5e6  # of a factor that is cut; a smaller one is done before threads are awake
 
 
 class Part(NamedTuple):
@@ -216,13 +227,14 @@ class Parts(NamedTuple):
         return self.above.end
 
 
-def cut(fronts: Fronts, largest: float = LARGEST, worth: float = WORTH_CUTTING) -> Parts:
+def cut(fronts: Fronts, largest: float = MAX_PART_SHARE, worth: float = MIN_OPERATIONS) -> Parts:
     """Maximal subtrees with at most a share of the operations; the same for any number of threads."""
     widths = np.diff(fronts.columns).astype(np.float64)
     n = len(fronts.order)
+    # operations of each front, and of all
     work = widths * (widths + np.diff(fronts.row_start)) ** 2
     total = float(work.sum())
-    roots = _roots(fronts.oldest, work, (SMALLEST * total, largest * total)) if total >= worth else []
+    roots = _roots(fronts.oldest, work, (MIN_PART_SHARE * total, largest * total)) if total >= worth else []
     rows = fronts.rows.copy()
     place = np.empty(n, np.int32)
     inside = np.zeros(len(work), bool)
@@ -233,6 +245,7 @@ def cut(fronts: Fronts, largest: float = LARGEST, worth: float = WORTH_CUTTING) 
         oldest = int(fronts.oldest[root])
         begin = end
         low, middle, high = fronts.row_start[[oldest, root, root + 1]]
+        # rows of the subtree's root: all that it adds to outside
         above = fronts.rows[middle:high]  # all rows beyond the subtree
         end += len(above)
         place[above] = np.arange(begin, end)

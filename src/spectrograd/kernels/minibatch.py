@@ -8,9 +8,9 @@ import numba
 import numpy as np
 
 from spectrograd.kernels.jit import inner, parallel, serial
-from spectrograd.kernels.multivector import summed
+from spectrograd.kernels.multivector import sum_chunks
 
-FREE = -1
+FREE = -1  # a cell of a hash table that holds no vertex
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbouring numbers over a table
 
 
@@ -51,8 +51,10 @@ def group_batches(heads, tails, values, batch_size):
     for b in numba.prange(n_batches):
         edges = (b * batch_size, min(n_edges, (b + 1) * batch_size))
         slots = np.empty(ends, np.int32)
+        # 1. number the ends of the batch's edges by vertex
         n = _number_vertices(heads, tails, edges, slots, vertices[b], ptr[b])
         counts[b] = n
+        # 2. list, vertex by vertex, the other ends of its edges
         _place_partners(values, edges, slots, ptr[b, : n + 1], partners[b], weights[b])
     return vertices, counts, ptr, partners, weights
 
@@ -72,6 +74,7 @@ def _number_vertices(heads, tails, edges, slots, vertices, ptr):
     for e in range(edges[0], edges[1]):
         for side in range(2):
             v = heads[e] if side == 0 else tails[e]
+            # multiplicative hashing (Knuth 1998, 6.4): the upper bits of v times an odd number
             cell = np.int64((np.uint64(v) * ODD) >> shift)
             while table[cell] != FREE and vertices[table[cell]] != v:
                 cell = (cell + 1) & mask
@@ -104,7 +107,7 @@ def _place_partners(values, edges, slots, ptr, partners, weights):
 
 # --- Mini-batches of edges: draw them, group them by vertex, take their gradient, update the Gram matrix.
 
-CHUNK = 128
+CHUNK = 128  # vertices of a chunk: columns of a tile, whose rows stay in a core's first cache
 
 
 @serial
@@ -114,6 +117,7 @@ def row_guide(indptr, shift):
     guide = np.empty(n_cells, np.int32)
     row = 0
     for cell in range(n_cells):
+        # the last row that begins at or before the first entry of the cell; empty rows are passed over
         while row < indptr.shape[0] - 2 and indptr[row + 1] <= (cell << shift):
             row += 1
         guide[cell] = row
@@ -127,6 +131,7 @@ def edges_at(positions, indptr, indices, weights, scale, guide, shift):
     tails = np.empty(positions.shape[0], np.int32)
     values = np.ones(positions.shape[0])
     for e in range(positions.shape[0]):
+        # the row of an entry: the guide's, or one of the next few
         p = positions[e]
         row = guide[p >> shift]
         while indptr[row + 1] <= p:
@@ -169,6 +174,7 @@ def induced_edges(nodes, indptr, indices, slot):
     Mutates: slot, scratch of one number per node (what other kernels left in it is no node's negative
     mark, so marks need no clearing before).
     """
+    # mark the nodes, count the edges between marked ones, list them, clear the marks
     for i in nodes:
         slot[i] = -1
     count = 0
@@ -203,6 +209,7 @@ def group_by_vertex(heads, tails, values, ends, slot):
     for e in range(2 * n_edges):
         if e == 0 or ends[e] != ends[e - 1]:
             # the first of a run of equal ends: a vertex that is new
+            # ``ends`` is sorted: vertices are written over its beginning, which has been read
             slot[ends[e]] = n
             ends[n] = ends[e]
             ptr[n] = e
@@ -212,6 +219,7 @@ def group_by_vertex(heads, tails, values, ends, slot):
     partners = np.empty(2 * n_edges, np.int32)
     weights = np.empty(2 * n_edges, values.dtype)
     for e in range(n_edges):
+        # both directions of the edge, at the next free place of either vertex
         v = slot[heads[e]]
         partners[cursor[v]] = tails[e]
         weights[cursor[v]] = values[e]
@@ -270,6 +278,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
                 coefficient = C[f, k]
                 for x in range(CHUNK):
                     g[k, x] -= coefficient * z[x]
+        # U'G of the chunk, added up in order of the chunks: the bits do not depend on the threads
         if projected:
             for a in range(n_columns):
                 for b in range(n_columns):
@@ -277,7 +286,7 @@ def batch_gradient(batch, row_part, Z, C, U, projected):
                     for x in range(CHUNK):
                         dot += u[a, x] * g[b, x]
                     partial[c, a, b] = dot
-    return G, summed(partial)
+    return G, sum_chunks(partial)
 
 
 @parallel
@@ -301,6 +310,7 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
         b = np.zeros(CHUNK, U.dtype)
         rate = np.zeros(CHUNK, U.dtype)
         for x in range(rows.shape[0]):
+            # a tile of the rows, vertex last: loops over vertices are vectorised
             b[x] = metric[rows[x]]
             rate[x] = -rates[first + x]
             own = U[np.uint32(rows[x])]
@@ -322,11 +332,12 @@ def move_rows(vertices, G, small, rates, metric, Z, moments, U):
         for x in range(rows.shape[0]):
             own = U[np.uint32(rows[x])]
             for k in range(n_columns):
+                # each row belongs to one vertex of the batch and one chunk: no two threads write to it
                 own[k] = u[k, x] + step[k, x]
         # changes of U'BU (Eq. 19 over unique vertices) and of Z'U
         _gram_change(u, step, b, dM[c])
         _low_rank_change(rows, Z, step, b, dY[c])
-    return summed(dM), summed(dY)
+    return sum_chunks(dM), sum_chunks(dY)
 
 
 @inner
@@ -341,6 +352,7 @@ def _amsgrad(rows, g, moments):
     one = g.dtype.type(1)
     tiny = g.dtype.type(1e-12)
     for x in range(size):
+        # the moments of the chunk's rows, as a tile
         row = table[np.uint32(rows[x])]
         for k in range(3 * n_columns):
             tile[k, x] = row[k]

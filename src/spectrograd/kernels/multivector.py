@@ -14,7 +14,7 @@ from spectrograd.kernels.simd import WIDTH, narrow, nothing, put, put_first, tak
 
 
 @inner
-def summed(partial):
+def sum_chunks(partial):
     """The sum over chunks, in order.
 
     A function of its own: in a parallel kernel numba would wake the threads for every ``+=`` of two arrays,
@@ -30,7 +30,7 @@ def summed(partial):
 
 
 @inner
-def joined(first, near, rest):
+def add_rows_from(first, near, rest):
     """Mutates: ``rest`` plus ``near``, of which rows before ``first`` hold nothing."""
     for j in range(first, rest.shape[0]):
         for k in range(rest.shape[1]):
@@ -38,9 +38,9 @@ def joined(first, near, rest):
     return rest
 
 
-# --- MultiVector-and-skinny dense kernels: Gram matrices in float64, whatever the vectors are.
+# --- Gram matrices in float64, combinations and residuals of multivectors of few columns.
 
-CHUNK = 512
+CHUNK = 512  # rows of a chunk, whose sums are one K x K matrix
 
 
 def as_weights(metric: Any, dtype: Any = np.float64) -> Any:
@@ -69,8 +69,9 @@ def gram(U, V, metric, symmetric):
         for b in range(0, n_right, WIDTH):
             width = min(WIDTH, n_right - b)
             for a in range(0, min(n_left, b + width) if symmetric else n_left, 4):
+                # four columns of U by eight of V: 32 sums fit the registers
                 _gram_block(U, V, metric, rows, (a, min(4, n_left - a)), (b, width), partial[c])
-    total = summed(partial)
+    total = sum_chunks(partial)
     if symmetric:
         for i in range(n_left):
             for j in range(i):
@@ -94,6 +95,7 @@ def _gram_block(U, V, metric, rows, left, right, out):
         else:
             row = wide(take_first(V, i, b, width))
         if metric.shape[0] > 0:
+            # row i of diag(metric) V, in float64; each of four columns of U multiplies it
             row = row * metric[i]
         first = first + U[i, a] * row
         if height > 1:
@@ -124,6 +126,7 @@ def combine(U, C, V, E):
         end = min(n_rows, (c + 1) * CHUNK)
         for i in range(c * CHUNK, end, 4):
             for b in range(0, n_right, WIDTH):
+                # four rows by eight columns at a time
                 _four_rows(U, C, V, E, i, min(4, end - i), (b, min(WIDTH, n_right - b)), out)
     return out
 
@@ -153,6 +156,7 @@ def _add_products(U, C, rows, columns, sums):
     w, x, y, z = sums
     b, width = columns
     for a in range(U.shape[1]):
+        # U C as a sum of outer products: entry a of four rows times row a of C
         row = take(C, a, b) if width == WIDTH else take_first(C, a, b, width)
         w = w + take_one(U, rows[0], a) * row
         x = x + take_one(U, rows[1], a) * row
@@ -178,7 +182,7 @@ def residual(Q, AQ, values, metric, keep):
         rows = (c * CHUNK, min(n_rows, (c + 1) * CHUNK))
         for b in range(0, n_columns, WIDTH):
             _residual_block(Q, AQ, theta, metric, rows, (b, min(WIDTH, n_columns - b)), out, partial)
-    return out, summed(partial)
+    return out, sum_chunks(partial)
 
 
 @inner
@@ -191,6 +195,7 @@ def _residual_block(Q, AQ, theta, metric, rows, columns, out, partial):
         b = np.float64(metric[i]) if metric.shape[0] > 0 else 1.0
         own = take_first(Q, i, start, width)
         product = take_first(AQ, i, start, width)
+        # A q - theta b q in float64; its square over b is the norm in B^-1
         r = wide(product) - b * shift * wide(own)
         squares = squares + r * r / b
         if out.shape[0] > 0:
@@ -235,7 +240,7 @@ def row_products(rows, table, products):
 
 # --- Vectors that follow one another, stored as rows: orthogonal to all before them, and rotated in place.
 
-KRYLOV_CHUNK = 1024
+KRYLOV_CHUNK = 1024  # nodes of a chunk: eight rows of them stay in a core's first cache
 
 
 @parallel
@@ -249,16 +254,19 @@ def orthogonalize(Q, first, count, width):
     zero = np.int64(0)  # numba would make a type of 0 and compile all below once more
     partial = np.zeros((n_chunks, count + width, width))
     for c in numba.prange(n_chunks):
+        # 1. coefficients of the last rows, which hold nearly all of the projection
         _products(Q, _span(Q, c), (first, count), count, partial[c])
-    near = summed(partial)
+    near = sum_chunks(partial)
     for c in numba.prange(n_chunks):
+        # 2. take them out, and measure what is left along all rows: "twice is enough" (Parlett 1998, 6.9)
         _subtract(Q, _span(Q, c), first, count, near)
         _products(Q, _span(Q, c), (zero, count), count, partial[c])
-    rest = summed(partial)
+    rest = sum_chunks(partial)
     for c in numba.prange(n_chunks):
+        # 3. take that out; inner products of the remainder
         _subtract(Q, _span(Q, c), zero, count, rest)
         _products(Q, _span(Q, c), (count, count + width), count, partial[c])
-    return joined(first, near, rest[:count]), summed(partial)[count:]
+    return add_rows_from(first, near, rest[:count]), sum_chunks(partial)[count:]
 
 
 @parallel
@@ -270,6 +278,8 @@ def rotate(Q, Y):
         rows = np.zeros((kept, KRYLOV_CHUNK), Q.dtype)
         for j in range(0, used, 4):
             for a in range(kept):
+                # rows of Y'Q for these nodes, four rows of Q at a time, in a
+                # buffer: Q is written when all are known
                 _add_four(rows, a, span[0], Q, j, used, span, Y, a, 1.0)
         for a in range(kept):
             for i in range(span[0], span[1]):
@@ -363,6 +373,7 @@ def _add_four(target, row, shift, Q, j, end, span, coefficients, k, sign):
     d = number(sign * coefficients[z, k] if j + 3 < end else 0.0)
     whole = span[1] - (span[1] - span[0]) % WIDTH
     for i in range(span[0], whole, WIDTH):
+        # a sum of four products, in pairs: the second pair need not wait for the first
         more = (a * take(Q, j, i) + b * take(Q, x, i)) + (c * take(Q, y, i) + d * take(Q, z, i))
         put(target, row, i - shift, take(target, row, i - shift) + more)
     rest = span[1] - whole

@@ -18,6 +18,7 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
     n_kept = gaps.shape[1]
     n_columns = ids.shape[0]
     for i in range(products.shape[0]):
+        # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y; the bound leaves |x|^2 out, which is common to the row
         row = rows[i]
         bound = gaps[row, n_kept - 1] - row_terms[i]
         for begin in range(0, n_columns, RUN):
@@ -33,6 +34,8 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
                 if gap < bound and ids[j] != own[i]:
                     whole = gap + row_terms[i]
                     at = n_kept - 1
+                    # insertion into a sorted row of n_kept: new neighbours
+                    # become rare after the first columns
                     while at > 0 and gaps[row, at - 1] > whole:
                         gaps[row, at] = gaps[row, at - 1]
                         found[row, at] = found[row, at - 1]

@@ -1,4 +1,4 @@
-"""The repaired steps of the paper's algorithm: unbiased, row-normalised, many batches in one call.
+"""The steps of ``sgd``: unbiased, row-normalised, many batches in one call.
 
 Rows of U are padded to a multiple of eight columns, which stay zero. A batch's rows are copied side by
 side first: from then on it works in the inner caches, whatever the size of U. Copies and gradient are
@@ -10,10 +10,10 @@ import numpy as np
 
 from spectrograd.kernels.baselines import _inverse, _product
 from spectrograd.kernels.jit import inner, parallel
-from spectrograd.kernels.multivector import summed
+from spectrograd.kernels.multivector import sum_chunks
 from spectrograd.kernels.simd import WIDTH, nothing, put, take, take_one, total, wide
 
-CHUNK = 256
+CHUNK = 256  # vertices of a chunk, whose sums are K x K matrices in float64
 TILE = 64  # rows that are summed in float32 before float64 takes them over
 MAX_MEAN_SQUARE = (
     2.0**40
@@ -54,11 +54,11 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
             # 2. copy the rows of the batch side by side: what follows stays in the inner caches
             _collect(own, (c * CHUNK, min(n, (c + 1) * CHUNK)), nodes, U, known, W)
         # 3. G = A_S U and H = U'A_S U (Eqs. 13, 15), with C = diag(a) Z'U for the low-rank part
-        C = _scaled_rows(a, Y, width, U.dtype)
+        C = _scale_rows(a, Y, width, U.dtype)
         H_parts = np.zeros((n_chunks, width, width))
         for c in numba.prange(n_chunks):
             _gradient(own, (c * CHUNK, min(n, (c + 1) * CHUNK)), meets, known, Z, C, W, G, H_parts[c])
-        H = _mirrored(summed(H_parts)) if Z.shape[1] == 0 else summed(H_parts)
+        H = _mirror(sum_chunks(H_parts)) if Z.shape[1] == 0 else sum_chunks(H_parts)
         # 4. the K x K factors of the gradient, and the length of this batch's steps
         inverse, P = _small_factors(M_inverse, H, _trace(M), width, U.dtype)
         length = U.dtype.type(steps[batch] * np.sqrt(_trace(M) / total_mass))
@@ -70,8 +70,8 @@ def descend(groups, nodes, low_rank, steps, total_mass, U, M, Y):
             parts = (M_parts[c], Y_parts[c])
             _move(own, chunk, (inverse, P), known, Z, length, G, W, U, parts)
         # 6. M and Y follow the rows that moved, each counted once (Eq. 19 and its erratum)
-        _add_symmetric(summed(M_parts), M)
-        _add(summed(Y_parts), Y)
+        _add_symmetric(sum_chunks(M_parts), M)
+        _add(sum_chunks(Y_parts), Y)
     return counts.shape[0]
 
 
@@ -87,7 +87,7 @@ def _collect(own, chunk, nodes, U, known, W):
 
 
 @inner
-def _scaled_rows(a, Y, width, dtype):
+def _scale_rows(a, Y, width, dtype):
     """``diag(a) Y``, padded."""
     C = np.zeros((Y.shape[0], width), dtype)
     for f in range(Y.shape[0]):
@@ -123,15 +123,18 @@ def _pull(own, span, meets, known, Z, C, W, G):
     one = W.dtype.type(1)
     for v in range(span[0], span[1]):
         i = np.uint32(own[v])
+        # share of the node's edges that are in the batch
         share = known[v, SHARE] * W.dtype.type(ptr[v + 1] - ptr[v])
         for k in range(0, W.shape[1], WIDTH):
             pull = nothing(W)
             weight = share * known[v, ROW_TERM]
             for p in range(ptr[v], ptr[v + 1]):
+                # sum_j w_ij u_j and sum_j |w_ij| over the edges of the batch (Eqs. 13, 15)
                 w = weights[p] if weights.shape[0] > 0 else one
                 pull = pull + w * take(W, np.uint32(partners[p]), k)
                 weight += abs(w)
             for f in range(Z.shape[1]):
+                # the low-rank part z_i diag(a) Z'U, in the same share
                 pull = pull + (share * Z[i, f]) * take(C, f, k)
             put(G, v, k, weight * take(W, v, k) - pull)
 
@@ -154,6 +157,7 @@ def _add_outer(W, G, span, symmetric, out):
             y = zero
             z = zero
             for r in range(span[0], span[1]):
+                # 64 sums over r of w_rj g_rk, in eight registers
                 row = take(G, r, k)
                 s = s + take_one(W, r, j) * row
                 t = t + take_one(W, r, j + 1) * row
@@ -179,7 +183,7 @@ def _add_lanes(out, j, k, lanes):
 
 
 @inner
-def _mirrored(H):
+def _mirror(H):
     """Mutates: H below its diagonal."""
     for j in range(H.shape[0]):
         for k in range(j):
@@ -196,6 +200,7 @@ def _small_factors(M_inverse, H, size, width, dtype):
     n = M_inverse.shape[0]
     inverse = np.zeros((width, width), dtype)
     P = np.zeros((width, width), dtype)
+    # the symmetric part only: the antisymmetric one turns U within its span
     right = _product(_product(M_inverse, H), M_inverse)
     for j in range(n):
         for k in range(n):
@@ -225,15 +230,18 @@ def _step_rows(own, span, small, known, length, G, W, U):
     zero = U.dtype.type(0)
     half = U.dtype.type(0.5)
     for first in range(span[0], span[1], 4):
+        # 1. directions g_i of four rows, and their squared lengths
         squares = _four_directions(first, small, known, G, W, four)
         for x in range(min(4, span[1] - first)):
             v = first + x
             i = np.uint32(own[v])
+            # 2. steps of one length, whatever the size of the gradient
             rate = -length / np.sqrt(squares[x]) if squares[x] > zero else zero
             for k in range(0, U.shape[1], WIDTH):
                 u = take(W, v, k)
                 s = rate * take(four, x, k)
                 put(U, i, k, u + s)
+                # (u + s)'b(u + s) - u'bu = m'bs + s'bm with m = u + s/2: W becomes m, G becomes b s
                 put(W, v, k, u + half * s)
                 put(G, v, k, known[v, METRIC] * s)
 
@@ -265,6 +273,7 @@ def _four_directions(at, small, known, G, W, out):
         back_y = zero
         back_z = zero
         for f in range(G.shape[1]):
+            # row f of M^-1 and of P, times entry f of each of the four rows
             pull = take(inverse, f, k)
             push = take(P, f, k)
             w = w + take_one(G, a, f) * pull
@@ -275,6 +284,7 @@ def _four_directions(at, small, known, G, W, out):
             back_y = back_y + take_one(W, c, f) * push
             z = z + take_one(G, d, f) * pull
             back_z = back_z + take_one(W, d, f) * push
+        # g_i = (A_S U)_i M^-1 - b_i / q_i u_i P
         w = w - _push(known, a) * back_w
         x = x - _push(known, b) * back_x
         y = y - _push(known, c) * back_y
@@ -302,6 +312,7 @@ def _low_rank_change(own, span, Z, known, steps, out):
     change = np.zeros((Z.shape[1], steps.shape[1]), steps.dtype)
     for v in range(span[0], span[1]):
         i = np.uint32(own[v])
+        # G holds b_i s_i: divide by b_i for the step itself
         mass = known[v, METRIC]
         for k in range(0, steps.shape[1], WIDTH):
             step = take(steps, v, k) * (steps.dtype.type(1) / mass)

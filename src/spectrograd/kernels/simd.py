@@ -34,6 +34,7 @@ class _LanesModel(models.PrimitiveModel):
 def _address(context, builder, signature, args, lanes):
     """Where eight lanes begin, from a C-contiguous array, a row and its first column."""
     array_type = signature.args[0]
+    # no bounds check and no negative indices: a row of a C-contiguous array is LANES numbers in a row
     view = context.make_array(array_type)(context, builder, args[0])
     indices = [context.cast(builder, args[a], signature.args[a], types.intp) for a in (1, 2)]
     address = cgutils.get_item_pointer(context, builder, array_type, view, indices, wraparound=False)
@@ -47,6 +48,7 @@ def take(typing, array, row, column):
 
     def code(context, builder, signature, args):
         address = _address(context, builder, signature, args, lanes)
+        # aligned to one number only: columns may begin anywhere
         return builder.load(address, align=array.dtype.bitwidth // 8)
 
     return lanes(array, row, column), code
@@ -85,8 +87,9 @@ def take_first(typing, array, row, column, count):
     def code(context, builder, signature, args):
         address = _address(context, builder, signature, args, lanes)
         vector = address.type.pointee
-        align, mask = _masked(context, builder, array.dtype, args[3], count)
+        align, mask = _lane_mask(context, builder, array.dtype, args[3], count)
         load = _llvm(builder, vector, "llvm.masked.load", [address.type, align.type, mask.type, vector])
+        # lanes without a column are not read: they may lie behind the array
         return builder.call(load, [address, align, mask, ir.Constant(vector, None)])
 
     return lanes(array, row, column, count), code
@@ -98,7 +101,7 @@ def put_first(typing, array, row, column, count, lanes):
 
     def code(context, builder, signature, args):
         address = _address(context, builder, signature, args, lanes)
-        align, mask = _masked(context, builder, array.dtype, args[3], count)
+        align, mask = _lane_mask(context, builder, array.dtype, args[3], count)
         kinds = [args[4].type, address.type, align.type, mask.type]
         store = _llvm(builder, ir.VoidType(), "llvm.masked.store", kinds)
         builder.call(store, [args[4], address, align, mask])
@@ -107,7 +110,7 @@ def put_first(typing, array, row, column, count, lanes):
     return types.void(array, row, column, count, lanes), code
 
 
-def _masked(context, builder, dtype, count, count_type):
+def _lane_mask(context, builder, dtype, count, count_type):
     """The alignment, and which lanes are below ``count``."""
     small = ir.IntType(32)
     numbers = ir.VectorType(small, WIDTH)
@@ -187,6 +190,7 @@ def total(typing, lanes):
     def code(context, builder, signature, args):
         values = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(WIDTH)]
         while len(values) > 1:
+            # pairwise, in a fixed tree
             values = [builder.fadd(x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
         return values[0]
 

@@ -29,8 +29,10 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
             s = one if scale is None else scale[i]
             span = (indptr[r], indptr[r + 1])
             for k in range(0, whole, WIDTH):
+                # eight columns in one register: diagonal_i u_i - scale_i sum_j w_ij v_j
                 put(out, i, k, d * take(U, i, k) - s * neighbour_lanes(span, indices, weights, V, k))
             if rest > 0:
+                # the last columns, fewer than a register, by masked loads
                 total = neighbour_rest(span, indices, weights, V, rest)
                 put_first(out, i, whole, rest, d * take_first(U, i, whole, rest) - s * total)
 
@@ -78,6 +80,7 @@ def neighbour_lanes(span, indices, weights, V, k):
     """
     total = nothing(V)
     for first in range(span[0], span[1], SUM_BLOCK):
+        # at most SUM_BLOCK entries at a time (Higham 2002, chapter 4)
         total = total + _sum_block_lanes((first, min(span[1], first + SUM_BLOCK)), indices, weights, V, k)
     return total
 
@@ -160,6 +163,7 @@ def _recurrence(rows, block, weights, diagonal, metric, coefficients, rank_one, 
         a = alpha
         if metric is not None:
             a /= metric[i]
+        # out_i = (alpha d_i / b_i + beta) u_i + gamma before_i - alpha / b_i (sum_j w_ij u_j + z_i c u)
         b = a * diagonal[i] + beta
         span = (indptr[r], indptr[r + 1])
         for k in range(0, whole, WIDTH):

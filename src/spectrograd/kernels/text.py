@@ -1,4 +1,4 @@
-"""Numbers in decimal letters, read exactly or not at all."""
+"""Edge lists as bytes: numbers, words and lines, read without a Python object for any of them."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ _EXACT = np.uint64(1) << np.uint64(53)  # integers up to here are float64
 
 
 @inner
-def integer(text, at):
+def read_integer(text, at):
     """Whether an integer stands here, which, and the byte behind; 007 is none, it would come back as 7."""
     negative = text[at] == _MINUS
     if negative or text[at] == _PLUS:
@@ -31,7 +31,7 @@ def integer(text, at):
 
 
 @inner
-def decimal(text, at):
+def read_decimal(text, at):
     """Whether a number that is not negative is read exactly, its value, and the byte behind.
 
     Exactly: as the float64 nearest to it, the even one of two. Up to 19 digits and 27 behind the point are.
@@ -46,6 +46,7 @@ def decimal(text, at):
     while (0 <= digit <= 9) | ((digit == _POINT - _ZERO) & (not point)):
         if digit >= 0:
             digits = digits * np.uint64(10) + np.uint64(digit)
+            # leading zeros are no digits; digits behind the point lower the power
             n_digits += digits > 0
             power -= point
         else:
@@ -60,35 +61,38 @@ def decimal(text, at):
         exponent = 0
         digit = np.int64(text[at]) - _ZERO
         while 0 <= digit <= 9:
+            # capped: an exponent of many digits must not overflow
             exponent = min(exponent * 10 + digit, 10_000)
             at += 1
             digit = np.int64(text[at]) - _ZERO
         good &= at > begin
         power += -exponent if negative else exponent
-    exact, value = _scaled(digits, power)
+    exact, value = _scale_by_power(digits, power)
     return good & exact, value, at
 
 
 @inner
-def _scaled(digits, power):
-    """Whether ``digits * 10^power`` is told exactly, and its value."""
+def _scale_by_power(digits, power):
+    """Whether ``digits * 10^power`` can be rounded correctly here, and its value."""
     if digits == 0:
         return True, 0.0
+    # both are float64 exactly, so one operation rounds once (Clinger 1990)
     if digits <= _EXACT and -23 < power < 23:
         ten = _EXACT_TENS[abs(power)]
         return True, np.float64(digits) / ten if power < 0 else np.float64(digits) * ten
     if -len(_FIVES) < power <= 0:
-        return True, _divided(digits, -power)
+        return True, _divide_by_power(digits, -power)
     return False, 0.0
 
 
 @inner
-def _divided(digits, power):
+def _divide_by_power(digits, power):
     """``digits / 10^power`` in float64, rounded once: long division, two bits more than are kept."""
     divisor = _FIVES[power]
     quotient = digits // divisor
     rest = digits % divisor
     scale = -power
+    # 1. long division in binary until the quotient has 54 bits: one to round by
     while quotient < _EXACT << np.uint64(1):
         quotient = quotient << np.uint64(1)
         rest = rest << np.uint64(1)
@@ -98,12 +102,14 @@ def _divided(digits, power):
             rest = rest - divisor
     below = np.uint64(0)  # bits that are cut off, with one for all that would follow
     place = np.uint64(1)
+    # 2. cut down to 53 bits; those that are cut off are remembered
     while quotient >= _EXACT:
         below |= place * (quotient & np.uint64(1))
         place = place << np.uint64(1)
         quotient = quotient >> np.uint64(1)
         scale = scale + 1
     half = place >> np.uint64(1)
+    # 3. round to nearest, ties to even
     if below > half or (below == half and (rest > 0 or quotient & np.uint64(1))):
         quotient += np.uint64(1)
     return np.ldexp(np.float64(quotient), scale)
@@ -116,7 +122,7 @@ GOOD = 0
 NOT_INTEGER = 1
 WRONG_WIDTH = 2
 SURPRISE = 3
-# What a column holds. Words of a column WORD + c are told in words[c].
+# What a column holds. Words of a column WORD + c are described in words[c].
 SOURCE = 0
 TARGET = 1
 WEIGHT = 2
@@ -153,7 +159,7 @@ def scan_edges(text, classes, roles, ends, weights, words):
     """Mutates: ends (2 x capacity, int64), weights, and words (columns x 3 x capacity, int64).
 
     ``text`` are whole lines, ``classes`` those of :func:`byte_classes`, ``roles`` say what each column holds.
-    Of a word its hash, first byte and length are told. A weight that could not be read exactly is
+    A word is described by its hash, first byte and length. A weight that could not be read exactly is
     ``-1 - b``, where b is its first byte: the caller has to read it. Weights and words may be empty if no
     column has that role. Returns edges found, lines read, the byte where the line begins at which it stopped,
     and why. Blank lines and those that begin with ``#`` or ``%`` are skipped.
@@ -173,13 +179,15 @@ def scan_edges(text, classes, roles, ends, weights, words):
         while column < n_columns and problem == GOOD:
             role = roles[column]
             quoted = classes[text[at]] == QUOTE and classes[_SPACE] == BLANK
+            # one field by its role
             at += quoted
             begin = at
             if role <= TARGET:
-                good, ends[role, edge], at = integer(text, at)
+                good, ends[role, edge], at = read_integer(text, at)
                 problem = GOOD if good and classes[text[at]] != LETTER else NOT_INTEGER
             elif role == WEIGHT:
-                good, weights[edge], at = decimal(text, at)
+                good, weights[edge], at = read_decimal(text, at)
+                # the caller reads it by Python's own parser: exact or not at all
                 if not good or classes[text[at]] == LETTER:
                     weights[edge] = -1.0 - begin
                     _, _, at = _word(text, begin, classes, quoted)
@@ -197,6 +205,7 @@ def scan_edges(text, classes, roles, ends, weights, words):
             if problem == GOOD:
                 problem, at = _next_field(text, at, classes, quoted, column == n_columns)
                 edge += column == n_columns and problem == GOOD
+        # one edge per line, and nothing behind it
         if problem == GOOD and classes[text[at]] != NEWLINE:
             problem = SURPRISE
         if problem == GOOD:
@@ -278,7 +287,7 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
 
     ``words`` (3 x n, int64) are hash, first byte and length in ``text``. ``slots`` (uint64, a power of two of
     them) hold the upper half of a hash and one more than a number, 0 where they are empty. Word number w is
-    ``letters[starts[w] : starts[w + 1] - 1]``, and a newline behind it. There must be room for all
+    ``letters[starts[w] : starts[w + 1] - 1]``, and a newline behind it. There must be space for all
     words to be new.
     """
     last_slot = np.uint64(len(slots) - 1)
@@ -287,6 +296,8 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
         if w % GROUP == 0:  # step by step: the processor then waits for many words at once
             n_ahead = min(GROUP, words.shape[1] - w)
             for g in range(n_ahead):
+                # slots, starts and letters of the next words are touched, so that
+                # they are in the cache when they are read
                 place = (np.uint64(words[HASH, w + g]) >> np.uint64(32)) & last_slot
                 touched[g] = slots[place] & NUMBER_BITS
             for g in range(n_ahead):
@@ -300,6 +311,7 @@ def number_words(text, words, slots, starts, letters, n_known, codes):
         code = -1
         while code < 0:
             slot = slots[place]
+            # an empty slot: a new word; the same hash and length: compare the letters; else the next slot
             known = np.int64(slot & NUMBER_BITS) - 1
             if known < 0:
                 slots[place] = tag | np.uint64(n_known + 1)

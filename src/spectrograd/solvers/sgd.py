@@ -16,7 +16,7 @@ import numpy as np
 
 from spectrograd.engines.base import Engine, new_seed
 from spectrograd.kernels import LANES
-from spectrograd.kernels.jit import ahead, several
+from spectrograd.kernels.jit import ahead, has_several_threads
 from spectrograd.kernels.minibatch import group_batches
 from spectrograd.kernels.sgd import METRIC, PUSH, ROW_TERM, SHARE, descend
 from spectrograd.operators.base import ALL
@@ -163,7 +163,7 @@ class Descent:
 
     def _uses_threads(self, n_columns: int) -> bool:
         """Whether the rows of a batch are worth sharing among threads, where there are several."""
-        return self.batch_size * n_columns**2 >= THREADS_THRESHOLD and several()
+        return self.batch_size * n_columns**2 >= THREADS_THRESHOLD and has_several_threads()
 
 
 def effective_batch(batch_size: int, n_edges: int) -> int:
