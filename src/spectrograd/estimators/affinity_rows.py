@@ -169,6 +169,7 @@ def _nearest_listed(distances: sp.csr_array, count: int) -> tuple[Array, Array]:
     if (listed < count).any():
         row = int(np.argmin(listed))
         raise ValueError(f"row {row} lists {listed[row]} distances; {count} neighbours are needed")
+    # sort by row, then distance, then column: ties go to the smaller column, whatever the order of storage
     rows = np.repeat(np.arange(len(listed)), listed)
     order = np.lexsort((distances.indices, distances.data, rows))
     chosen = order[distances.indptr[:-1, None] + np.arange(count)]
@@ -189,6 +190,8 @@ def row_keys(rows: Any) -> Array:
         csr.sort_indices()
     for row in range(len(keys)):
         if csr is None:
+            # only what differs from zero is hashed: dense and sparse rows
+            # with the same numbers have the same key
             at = np.flatnonzero(rows[row])
             values = rows[row][at]
         else:
@@ -204,6 +207,7 @@ def row_keys(rows: Any) -> Array:
 
 def matching(known: Array, asked: Array) -> Array:
     """The first row with the same key, or -1; shape (n_asked,)."""
+    # stable: of equal training rows the first is found
     order = np.argsort(known, kind="stable")
     place = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
     return np.where(known[order][place] == asked, order[place], -1)

@@ -125,6 +125,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         table = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         table = sp.csr_array(table) if sp.issparse(table) else table
         self._check(table)
+        # degrees of the bipartite graph, D_r and D_c
         row_sums = np.asarray(table.sum(axis=1)).ravel()
         column_sums = np.asarray(table.sum(axis=0)).ravel()
         rows = np.flatnonzero(row_sums)
@@ -175,6 +176,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         self, table: Any, row_sums: Array, column_sums: Array, n_components: int
     ) -> tuple[Array, Array]:
         """``D_r^-1/2 u`` and ``D_c^-1/2 v`` of the largest singular values; sets their attributes."""
+        # 1. the smaller side: its operator has fewer rows
         is_wide = table.shape[0] > table.shape[1]
         side = sp.csr_array(table.T) if is_wide and sp.issparse(table) else (table.T if is_wide else table)
         own, other = (column_sums, row_sums) if is_wide else (row_sums, column_sums)
@@ -186,16 +188,19 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         root = np.sqrt(own)
         operator = SimilarityOperator(graph, np.ones(n), 1 / root, upper=1.0)
         settings = SolverSettings(solver=self.solver, tol=self.tol, seed=seed_of(self.random_state))
+        # 2. its eigenvectors u of I - A_n A_n', the smallest first
         solved = embed(
             operator, min(n_components, n - 1) or 1, settings, RunContext(make_engine(self.engine))
         )
         self._set_attributes(solved)
         near = solved.embedding.vectors / root[:, None]
         values = np.maximum(self.singular_values_, np.finfo(float).eps)
+        # 3. the other side: v = A_n' u / sigma, in random-walk scaling D_c^-1 A' (D_r^-1/2 u) / sigma
         far = np.asarray(side.T @ near) / np.outer(other, values)
         return (far, near) if is_wide else (near, far)
 
     def _set_attributes(self, solved: CertifiedEmbedding) -> None:
+        # eigenvalues of I - A_n A_n' are 1 - sigma^2
         self.singular_values_ = np.sqrt(np.clip(1 - solved.embedding.eigenvalues, 0, 1))
         self.certificate_ = solved.certificate
         self.converged_ = solved.certificate.converged

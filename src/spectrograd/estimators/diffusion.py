@@ -152,6 +152,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         # 3. Eigenvectors, scaled to the stationary distribution and to t.
         solved = embed(operator, self.n_components + 1, settings, context)
         assert operator.metric is not None
+        # unit mean square under the stationary distribution d_i / sum d: the embedding has u'Du = 1
         psi = solved.embedding.vectors[:, 1:] * np.sqrt(operator.metric.sum())
         self.eigenvalues_ = 1 - solved.embedding.eigenvalues[1:]
         self._psi = np.zeros((graph.n_nodes, self.n_components))
@@ -204,13 +205,16 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _extend(self, weights: sp.csr_array) -> Array:
         """Psi of new rows: ``(lambda D - K_xx) psi(x) = sum_j K_a(x, j) psi_j``."""
+        # columns of K_a(x, j) = K(x, j) / (q(x) q_j)^alpha
         active = sp.diags_array(np.where(self._active, self._density**-self.alpha, 0.0))
         density = np.asarray(weights.sum(axis=1)).ravel() + self._own
         linked = np.asarray((weights @ active).sum(axis=1)).ravel() > 0
         own = np.where(density > 0, density, 1.0) ** -self.alpha
         scaled = sp.csr_array(sp.diags_array(own) @ weights @ active)
+        # K_a(x, x): the own weight counts in the degree and moves to the left side
         loop = self._own * own**2
         mass = np.asarray(scaled.sum(axis=1)).ravel() + loop
+        # P psi = lambda psi in the row of x, solved for psi(x); a training point gets its own row back
         bottom = np.outer(mass, self.eigenvalues_) - loop[:, None]
         psi = np.asarray(scaled @ self._psi)
         return np.where(linked[:, None], psi / np.where(bottom == 0, 1, bottom), 0.0)
@@ -274,6 +278,7 @@ def diffusion_operator(graph: Graph, density: Array, alpha: float, own: float = 
     factors = density**-alpha
     blocks = []
     for block in graph.blocks:
+        # w_ij / (q_i q_j)^alpha, block by block
         rows = np.repeat(factors[block.start : block.stop], np.diff(block.indptr))
         weights = rows * factors[block.indices]
         if block.weights is not None:

@@ -74,6 +74,7 @@ class PreviousFit:
         if self.grown:
             return np.arange(len(self.names)), np.arange(len(self.names))
         if self.named and named:
+            # by name: rows then, for the rows now; -1 for nodes that are new
             then = NodeRows(self.names).rows(names)
             return then[then >= 0], np.flatnonzero(then >= 0)
         if self.named != named or len(names) != len(self.names):

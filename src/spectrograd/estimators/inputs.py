@@ -111,6 +111,7 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     # 2. an array: a matrix of affinities, or points
     check_affinity(model.affinity)
     X = checked_matrix(X)
+    # "auto" looks at the array: a graph's matrix, or points
     affinity = detect_affinity({"X": X}) if model.affinity == AUTO else model.affinity
     attributes: dict[str, object] = {"affinity_": affinity}
     maker: QueryAffinity
@@ -211,6 +212,7 @@ def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> Multilayer
             with name_in_messages(f"layer {name!r}"):
                 graph = Graph.from_matrix(X)
         layers[str(name)] = X if graph is None else graph
+    # of one kind: the usual ways for graphs or for points
     n_graphs = sum(isinstance(layer, Graph) for layer in layers.values())
     if n_graphs in (0, len(layers)):
         return None
@@ -248,6 +250,7 @@ def detect_affinity(arrays: Mapping[str, object]) -> str:
     the weights of a graph; so does a sparse one that is not negative and zero on its diagonal (directions).
     Everything else holds points.
     """
+    # all arrays of one kind, or an error: layers of points and layers of weights mean different things
     graphs = [name for name, X in arrays.items() if holds_graph(X)]
     square = [name for name, X in arrays.items() if name not in graphs and _is_square(X)]
     if graphs and len(graphs) < len(arrays):
@@ -294,6 +297,7 @@ def holds_graph(X: Any) -> bool:
     csr = sp.csr_array(X).astype(np.float64)
     if not np.isfinite(csr.data).all():
         return True  # the graph's own check names the edge
+    # directions are allowed in a sparse matrix: points are seldom sparse, square and zero on the diagonal
     if csr.data.min() >= 0 and not csr.diagonal().any():
         return True
     return bool(abs(csr - csr.T).max() <= ROUNDING * abs(csr).max())

@@ -60,6 +60,7 @@ class Query:
 
 def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X: object) -> Query:
     """The query to a model of one graph."""
+    # 1. edges by name: a graph or a table
     given = graph_of_table(X, {}) or graph_of(X)
     if given is None and maker is None and is_frame(X) and len(column_names(X)) in (2, 3):
         given = from_frame(X)  # a model of a graph is asked by edges
@@ -67,6 +68,7 @@ def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X
         raise ValueError("this is a multilayer graph: the model knows one layer")
     if given is not None:
         return _by_names((given,), given.node_names, names)
+    # 2. an array: weights to all nodes, or samples that the maker of the fit turns into weights
     X = checked_matrix(X)
     if maker is None:
         maker = MatrixRows(np.empty(0, np.uint64))
@@ -157,6 +159,7 @@ def _node_rows(X: object, n_nodes: int) -> Any:
 
 
 def _joined(found: Sequence[Rows], may_be_far: bool) -> Query:
+    # a new node needs an edge in some layer
     linked = sum(np.asarray(abs(rows.weights).sum(axis=1)).ravel() for rows in found)
     bare = np.flatnonzero(linked == 0)
     if len(bare) and not may_be_far:
@@ -181,6 +184,7 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
         raise GraphError(
             f"no node in it is known to the model (first: {given[0]}); names must be those of fit"
         )
+    # columns of the query to rows of the model
     place = sp.csr_array(
         (np.ones(len(old)), (np.arange(len(old)), row[old])), shape=(len(old), len(names.names))
     )
@@ -277,7 +281,9 @@ class TrainingData:
         is_known = query.same >= 0
         vectors = extended.vectors
         reached = extended.reached | is_known
+        # a training sample gets its own row, to the last bit
         vectors[is_known] = self.extension.vectors[query.same[is_known]]
+        # distances where the model has points, else how little the neighbours agree
         statistic = query.outlier_scale
         if statistic is None:
             statistic = self._disagreement(query.rows.known)
@@ -332,6 +338,7 @@ def new_labels(model: Clusterer, rows: Extrapolated, outlier_quantile: float | N
     clusters = model._training_data.clusters
     assert clusters is not None
     labels = np.where(rows.reached, clusters.labels(rows.vectors), UNKNOWN)
+    # a training sample keeps its label
     labels = np.where(rows.same >= 0, model.labels_[rows.same], labels)
     if outlier_quantile is None:
         return labels

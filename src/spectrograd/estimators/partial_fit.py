@@ -66,11 +66,13 @@ def more_points(model: Spectral, maker: QueryAffinity, graph: Graph, new: Any) -
     if not isinstance(maker, PointRows | KernelRows):
         raise ValueError("partial_fit takes points, or edges; a matrix of another size has to be fitted anew")
     if isinstance(maker, KernelRows):
+        # a kernel joins all points to each other: the graph is made anew
         points = (sp.vstack if sp.issparse(maker.points) else np.vstack)([maker.points, new])
         grown = Graph.from_matrix(without_diagonal(kernel_matrix(model, points)))
         return Grown(grown, maker(model, new).weights, KernelRows(points))
     asked = maker.known.ask(new)
     rows = asked.weights
+    # [[W, R'], [R, 0]]: new points are joined to old ones only
     matrix = sp.csr_array(sp.block_array([[graph.matrix, rows.T], [rows, None]], format="csr"))
     return Grown(Graph._from_clean_csr(matrix, None), rows, PointRows(maker.known.with_more(new, asked)))
 
@@ -85,6 +87,7 @@ class Changed(NamedTuple):
     that of the changed edges.
     """
 
+    # 2. the graph with its changes, on disk or in memory
     graph: Graph | MultilayerGraph
     rows: NewRows | None
     makers: Sequence[QueryAffinity] | None
@@ -112,9 +115,12 @@ def _follow(model: Spectral, changed: Changed) -> Result:
         n_clusters=getattr(model, "n_clusters_", None),
     )
     context = replace(make_context(model), checkpoint=None)  # a folder belongs to the graph of the fit
+    # 1. what outlives the change: regularisation, gap, a bound on the rest of the spectrum
     before = Before(model.regularization_, model.certificate_.gap, complement_bound)
     context = context.start_clock(settings, labels=hasattr(model, "labels_"))
+    # 2. correct, solve from the old vectors, or solve anew
     done = update(graph, _start(model, graph, rows), settings, context, before)
+    # 3. fitted attributes
     result = _set_update_attributes(model, graph, done, settings, context, makers)
     model._last_change = digest
     return result
@@ -124,6 +130,7 @@ def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: An
     """Take edges or points into the graph."""
     known = model._training_data
     with accept_signs(is_signed_kind(model.laplacian)):
+        # 1. the changes as graphs; where X holds none, it holds points
         edges = None if X is None else _edges(X, known.graph)
         removed = None if remove is None else _removed(remove, known.graph)
     if X is not None and edges is None:
@@ -136,6 +143,7 @@ def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: An
         graph = changed_layers(known.graph, changes)
     else:
         graph = changed_graph(known.graph, changes)
+    # 3. edges of new nodes, and what the last certificate still says
     rows = _new_rows(graph, known.graph.n_nodes)
     if graph.is_resident or len(model.connectivity_.excluded):  # in memory a probe is cheap
         return Changed(graph, rows, known.makers, None, changes.digest)
@@ -178,6 +186,7 @@ def _start(model: Spectral, graph: Graph | MultilayerGraph, rows: NewRows | None
         return _with_averages(old, rows)
     if extension is None:
         return old if rows is None else None
+    # rows that were excluded, and rows of new nodes: extended from their edges (Bengio et al. 2004)
     unknown = np.flatnonzero(np.append(~extension.active, np.ones(graph.n_nodes - len(old), bool)))
     if not len(unknown):
         return old

@@ -1,4 +1,4 @@
-"""Plain values as strict JSON."""
+"""A finished run as plain values: strict JSON and arrays in a folder, from which its page is made."""
 
 from __future__ import annotations
 

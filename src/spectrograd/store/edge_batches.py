@@ -145,6 +145,7 @@ class GraphSource:
 def _upper_entries(block: RowBlock, code: int) -> Iterator[EdgeBatch]:
     for low in range(0, len(block.indices), EDGE_BATCH):
         entries = np.arange(low, min(len(block.indices), low + EDGE_BATCH))
+        # the row of each entry
         source = block.start + np.searchsorted(block.indptr, entries, side="right") - 1
         target = block.indices[entries].astype(np.int64)
         is_upper = source < target
@@ -268,6 +269,7 @@ class Spool:
         if low < 0 or high > self.max_id:  # kernels do not check
             raise NotRowNumbers(low if low < 0 else high)
         if high >= len(self.counts):
+            # doubled, so that all growth together costs no more than the last table
             grown = np.zeros(min(self.max_id, 2 * high) + 1, np.int32)
             grown[: len(self.counts)] = self.counts
             self.counts = grown
@@ -275,6 +277,7 @@ class Spool:
         bits = None if weight is None else weight.view(np.uint64)
         ends = np.empty((2, len(source)), np.int32)  # without loops
         n_edges, imbalance = keep_edges(source, target, bits, self.counts, ends)
+        # a sum of hashes modulo 2^64 over all batches, 0 if both directions are there (``keep_edges``)
         layer.imbalance = (layer.imbalance + int(imbalance)) % 2**64
         layer.n_loops += len(source) - n_edges
         if weight is not None and n_edges < len(source):

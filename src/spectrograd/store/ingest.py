@@ -65,6 +65,7 @@ def find_order(graph: StoredGraph, settings: IngestSettings) -> Array | None:
     # "auto": keep the new order only where it brings the ends of sampled edges nearer to each other.
     order = breadth_first_order(graph) if fits else label_order(graph)
     heads, tails = _sample_entries(graph, np.random.default_rng(settings.seed))
+    # the inverse permutation: where each node goes
     position = np.empty_like(order)
     position[order] = np.arange(len(order), dtype=order.dtype)
     gain = share_near(position[heads], position[tails]) - share_near(heads, tails)
@@ -78,6 +79,7 @@ def breadth_first_order(graph: StoredGraph) -> Array:
     starts = np.zeros(graph.n_nodes + 1, np.int64)
     columns = np.empty(graph.n_entries, np.int32)
     for block in graph.blocks:
+        # columns of all blocks side by side, as one pattern
         first = starts[block.start]
         starts[block.start : block.stop + 1] = first + block.indptr
         columns[first : first + len(block.indices)] = block.indices
@@ -105,6 +107,7 @@ def _sample_entries(graph: StoredGraph, rng: np.random.Generator) -> tuple[Array
     tails = []
     for block in graph.blocks:
         n_entries = len(block.indices)
+        # in proportion to the block's entries: each entry of the graph is drawn with the same probability
         n_drawn = max(1, round(N_SAMPLED_ENTRIES * n_entries / graph.n_entries)) if n_entries else 0
         entries = rng.integers(0, max(1, n_entries), n_drawn)
         heads.append(block.start + np.searchsorted(block.indptr, entries, side="right") - 1)
@@ -186,6 +189,7 @@ def _spool(draft: Path, source: EdgeSource, settings: IngestSettings) -> tuple[S
         raise GraphError("the graph is empty: no nodes, no edges")
     if ids[-1] == len(ids) - 1:
         return spool, Nodes(len(ids))
+    # ids that occur get consecutive rows, in ascending order of the ids
     row_of = np.cumsum(spool.counts[: ids[-1] + 1] > 0, dtype=np.int32) - np.int32(1)
     return spool, Nodes(len(ids), row_of, ids.astype(np.int64))
 
@@ -212,6 +216,7 @@ def _fill_spool(
 
 def _check_memory(nodes: Nodes, settings: IngestSettings) -> None:
     n_ids = nodes.n_nodes if nodes.row_of is None else len(nodes.row_of)
+    # arrays that a pass over the edges holds, whatever the number of edges
     needed = BYTES_PER_NODE * nodes.n_nodes + 4 * n_ids
     if needed > settings.memory_limit:
         raise GraphError(

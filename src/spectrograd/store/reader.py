@@ -60,6 +60,7 @@ class Files:
         view = out[: segment.n_bytes]
         done = 0
         while done < segment.n_bytes:
+            # a read may return fewer bytes than asked for
             count = self._read_at(self._handles[segment.file], view[done:], segment.offset + done)
             if count == 0:
                 raise DamagedFileError(
@@ -67,6 +68,7 @@ class Files:
                 )
             done += count
         self.counters.bytes_read += segment.n_bytes
+        # each read verifies: a disk that fails does so in the middle of a run
         if zlib.crc32(view.data) != segment.checksum:
             raise DamagedFileError(
                 f"{self._locate(segment)}: damaged (wrong checksum); convert the graph again"

@@ -65,9 +65,11 @@ class Shuffle:
         self._handle.flush()
         segments = []
         for chunk in range(self.n_chunks):
+            # 1. the parts of the chunk from all batches: one read each
             parts = [self._read_part(offset, starts, chunk) for offset, starts in self._table]
             edges = np.concatenate(parts) if parts else np.empty((0, 3), np.int32)
             if len(edges):
+                # 2. shuffle within the chunk: with the random deal, a uniform order of all edges
                 order = self._rng.permutation(len(edges))  # shuffling rows in place takes ten times as long
                 weight = edges[order, 2].view(np.float32) if weighted else None
                 segments.append(writer.edges(edges[order, 0], edges[order, 1], weight))
@@ -101,6 +103,7 @@ class Sample:
     @classmethod
     def plan(cls, n_nodes: int, n_edges: int, settings: IngestSettings) -> Sample | None:
         """Plan a sample of mean degree ten; None where the graph is hardly larger, or it would not fit."""
+        # five per cent more, since each edge is drawn by itself
         n_sampled = 1.05 * SAMPLE_DEGREE * n_nodes / 2
         if n_sampled > 0.8 * n_edges or 24 * n_sampled > settings.memory_limit / 4:
             return None
@@ -260,9 +263,11 @@ class ChangedEdges:
 
     def mix(self, old: Edges) -> Edges:
         """Replace the changed edges of a chunk: old ones are dropped, new ones mixed in, in random order."""
+        # 1. drop old edges that were changed
         stored = (old.source.astype(np.int64) << 32) | old.target
         at = np.minimum(np.searchsorted(self.keys, stored), len(self.keys) - 1)
         stays = np.flatnonzero(self.keys[at] != stored)
+        # 2. mix the others with the new ones
         order = self.rng.permutation(len(stays) + len(self.edges.source))
         own = self.edges.weight
         assert own is not None

@@ -57,6 +57,8 @@ class Store:
         """Mark the first blocks to be kept in memory, as many as fit into the limit beside the buffers."""
         if memory_limit is None:
             return
+        # A fixed prefix and no LRU cache: a scan that is longer than the
+        # cache would evict each block before its turn.
         blocks = [block for layer in self.meta.layers for block in layer.blocks]
         spare = memory_limit - N_BUFFERS * max(block.n_bytes for block in blocks)
         if spare < 0:
@@ -231,6 +233,7 @@ class BlockStream:
             order += [block, changes[block.start]] if block.start in changes else [block]
         stream = self.store.stream(tuple(order))
         for segment, raw in stream:
+            # the block, and the changes of its rows, which the stream delivers right after it
             rows = self.store.rows_of(segment, raw)
             if segment.start in changes:
                 rows = rows.with_changes(self.store.rows_of(*next(stream)), self.layer.weight_unit)
@@ -427,6 +430,8 @@ class StoredGraph(Graph):
             raise GraphError(
                 f"{self.store.path}: has no edges in random order; convert the graph again with --edges"
             )
+        # chunks in another order each epoch; within a chunk edges stay as
+        # they were shuffled when it was written
         order = np.random.default_rng([seed, epoch]).permutation(len(self.meta.edges))
         shares = self._shares(len(order), np.random.default_rng([seed, epoch, 1]))
         for segment, raw in self.store.stream(tuple(self.meta.edges[at] for at in order)):
@@ -489,6 +494,7 @@ class StoredGraph(Graph):
         order = self.store.order
         names = self.names
         if order is not None:
+            # rows in the order of the input: undo the reordering of the store
             rows = np.argsort(order)
             matrix = graph.matrix[rows][:, rows].sorted_indices()
             graph = Graph._from_clean_csr(matrix, None)

@@ -68,16 +68,21 @@ def update_store(
             return meta
         if meta.fingerprint != base:
             raise GraphError(f"{path}: was changed by somebody else meanwhile; open it again")
+        # 1. files of new names: nothing that a reader has open is written to
         number = _next_number(path)
         check_free(path, 16 * sum(len(part.keys) for part in changes.values()) + 16 * meta.n_nodes)
         old_files = {segment.file for segment in meta.segments}
         try:
+            # 2. blocks, degrees, components and names after the change, in those files
             meta = _apply(path, meta, changes, new, number)
             meta = replace(meta, made={**meta.made, "change": [base, digest]})
+            # 3. on disk before the manifest that names them
             sync_files(path, {segment.file for segment in meta.segments} - old_files)
+            # 4. the manifest is renamed into place: from here on readers see the change
             save_meta(path, meta)
         finally:
             _remove_unnamed(path)
+        # 5. many changes slow down every pass: write the store anew
         if any(layer.n_changed > MAX_CHANGED_SHARE * layer.n_entries for layer in meta.layers):
             return _rewrite(path, meta)
     return meta
