@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from benchmarks.harness import table
 from spectrograd import GraphWarning, MultilayerSpectralClustering, metrics
-from spectrograd.aggregation import checked_weights, typical_diagonal
+from spectrograd.aggregation import normalize_weights, typical_diagonal
 from spectrograd.pipeline.layer_weights import weigh_layers
 
 N_NODES = 1_000
@@ -132,7 +132,7 @@ def spread_over_seeds(model: MultilayerSpectralClustering) -> float:
     operators, embeddings = model._merged.inputs.operators, model._merged.inputs.embeddings
     scales = np.array([typical_diagonal(operator) for operator in operators])
     weights = [
-        checked_weights(weigh_layers(operators, embeddings, seed).weights * scales, len(scales))
+        normalize_weights(weigh_layers(operators, embeddings, seed).weights * scales, len(scales))
         for seed in range(1, SEEDS + 1)
     ]
     return float(np.ptp(weights, axis=0).max())

@@ -13,7 +13,7 @@ from benchmarks.harness import table
 from benchmarks.shootout.graphs import cases
 from spectrograd import Graph, SpectralClustering, datasets, metrics
 from spectrograd.certificate.localization import participation
-from spectrograd.operators.laplacian import laplacian, regularized
+from spectrograd.operators.laplacian import laplacian, regularized_laplacian
 from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
@@ -79,7 +79,9 @@ def _draw(graph: Graph, labels: Any, k: int) -> None:
     axes = figure.subplots(1, 3)
     bars = axes[2]
     for place, tau, colour in ((0, 0.0, "#c44e52"), (1, 0.1, "#4c72b0")):
-        found: CertifiedEmbedding = embed(regularized(graph, "random_walk", tau), k, Settings(seed=0))
+        found: CertifiedEmbedding = embed(
+            regularized_laplacian(graph, "random_walk", tau), k, Settings(seed=0)
+        )
         vectors = found.embedding.vectors
         order = np.random.default_rng(0).permutation(graph.n_nodes)
         x, y = vectors[order, 1], vectors[order, 2]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from benchmarks.harness import table
 from spectrograd import datasets
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
 K = 8
@@ -58,7 +58,9 @@ def run() -> str:
 
 
 def _operator(n_nodes: int) -> Any:
-    return regularized(datasets.make_block_model(n_nodes, K, random_state=0).graph, "random_walk", 0.1)
+    return regularized_laplacian(
+        datasets.make_block_model(n_nodes, K, random_state=0).graph, "random_walk", 0.1
+    )
 
 
 def _compile() -> None:

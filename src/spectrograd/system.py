@@ -48,7 +48,7 @@ _EXTRA_OF = {
 }
 
 
-def resolved(path: str | os.PathLike[str]) -> Path:
+def resolve_path(path: str | os.PathLike[str]) -> Path:
     """The path behind all links; a link that leads to itself is bad input."""
     try:
         return Path(path).resolve()
@@ -194,7 +194,7 @@ _current: Interruption | None = None
 
 
 @contextmanager
-def deferred(*, terminate: bool = False) -> Iterator[Interruption]:
+def defer_interrupts(*, terminate: bool = False) -> Iterator[Interruption]:
     """Let Ctrl-C wait for the next :func:`check` inside the block; a second one interrupts at once.
 
     The caller looks at ``requested`` afterwards. Only the main thread receives signals; a handler that

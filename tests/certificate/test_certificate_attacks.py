@@ -14,7 +14,7 @@ from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
 from spectrograd.io import write_graph
 from spectrograd.linalg.subspace import Ritz
-from spectrograd.operators.laplacian import laplacian, masked, regularized
+from spectrograd.operators.laplacian import laplacian, masked_laplacian, regularized_laplacian
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.store import open_store
@@ -141,7 +141,7 @@ def test_a_number_as_tolerance_does_not_certify_without_a_gap(solver, stored, tm
 @pytest.mark.parametrize("solver", ["lanczos", "chebyshev", "power"])
 def test_the_first_vector_of_a_laplacian_is_exact(kind, tau, solver):
     graph = make_block_model(900, 3, mean_degree=16, random_state=1).graph
-    operator = regularized(graph, kind, tau)
+    operator = regularized_laplacian(graph, kind, tau)
     found = embed(operator, 3, Settings(solver=solver, seed=0)).embedding
     first = found.vectors[:, 0]
     shape = operator.null_vector
@@ -191,7 +191,7 @@ def test_excluded_nodes_do_not_enter_the_result(kind, k, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_excluded_rows_lie_at_the_upper_end(kind):
     graph = Graph.from_edges([0, 1, 2, 4, 5, 6], [1, 2, 3, 5, 6, 4], [1, 1, 1, 5, 7, 3], n_nodes=8)
-    operator = masked(graph, kind, 0.0, np.array([4, 5, 6, 7]))
+    operator = masked_laplacian(graph, kind, 0.0, np.array([4, 5, 6, 7]))
     values = np.linalg.eigvalsh(operator.standard_form().to_dense())
     np.testing.assert_allclose(values[-4:], operator.upper, rtol=1e-5)
     assert values[-1] <= operator.upper * (1 + 1e-12)
@@ -199,7 +199,7 @@ def test_excluded_rows_lie_at_the_upper_end(kind):
 
 def test_weight_on_excluded_rows_is_objected_to():
     graph = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 4], n_nodes=7)
-    operator = masked(graph, "symmetric", 0.0, np.array([5, 6]))
+    operator = masked_laplacian(graph, "symmetric", 0.0, np.array([5, 6]))
     certificate = embed(operator, 6, Settings(solver="eigen", seed=0)).certificate
     assert not certificate.converged
     assert "excluded" in certificate.sentence

@@ -12,7 +12,7 @@ import reference
 from spectrograd import SpectralEmbedding
 from spectrograd.aggregation import Layers, layer_operators, make_aggregation
 from spectrograd.graph import MultilayerGraph
-from spectrograd.operators.laplacian import LowRank, laplacian, regularized
+from spectrograd.operators.laplacian import LowRank, laplacian, regularized_laplacian
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 
@@ -49,7 +49,7 @@ def operators():
     rng = np.random.default_rng(3)
     graph = reference.random_graph(90, rng, mean_degree=12)
     yield from (laplacian(graph, kind) for kind in KINDS)
-    yield from (regularized(graph, kind, 0.3) for kind in KINDS)
+    yield from (regularized_laplacian(graph, kind, 0.3) for kind in KINDS)
     factors = np.linalg.qr(rng.standard_normal((90, 3)))[0]
     yield replace(laplacian(graph, "symmetric"), low_rank=LowRank(factors, np.full(3, 0.5)), lower=-0.5)
     layers = MultilayerGraph.from_layers([graph, reference.random_graph(90, rng)])

@@ -15,7 +15,7 @@ from spectrograd import Graph, datasets
 from spectrograd.certificate import exact_certificate
 from spectrograd.certificate.certificate import MAX_MISS_ODDS
 from spectrograd.certificate.edge_insertion import PencilUpdate
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.pipeline import Settings, embed
 from spectrograd.pipeline.edge_changes import EdgeChanges, changed_graph
 from spectrograd.pipeline.update import bound_after_insertion
@@ -24,7 +24,7 @@ K = 3
 
 
 def eigenvalues(graph, kind, tau):
-    operator = regularized(graph, kind, tau)
+    operator = regularized_laplacian(graph, kind, tau)
     metric = np.ones(graph.n_nodes) if operator.metric is None else operator.metric
     return la.eigh(operator.to_dense(), np.diag(metric), eigvals_only=True)
 

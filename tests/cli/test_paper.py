@@ -10,7 +10,7 @@ import scipy.linalg as la
 
 from spectrograd import datasets
 from spectrograd.cli import main
-from spectrograd.operators.laplacian import laplacian, normalized
+from spectrograd.operators.laplacian import laplacian, normalize_operator
 from spectrograd.paper import setting as paper_setting
 from spectrograd.paper.setting import EIGEN, PRINTED, UNBIASED, Matrices, Method, Reading
 from spectrograd.solvers.minibatch import Deck
@@ -27,16 +27,16 @@ def few_methods(monkeypatch):
 
 def test_the_aggregated_matrix_is_normalised_after_aggregation():
     plain = Matrices.draw(200, 0, Reading()).plain
-    found = normalized(plain) @ np.eye(200)
+    found = normalize_operator(plain) @ np.eye(200)
     degrees = plain.graph.degrees
     np.testing.assert_allclose(found, (plain @ np.eye(200)) / np.sqrt(np.outer(degrees, degrees)), atol=1e-12)
-    assert normalized(plain).lower <= la.eigvalsh(found).min()
+    assert normalize_operator(plain).lower <= la.eigvalsh(found).min()
 
 
 def test_normalising_twice_is_refused():
     graph = datasets.make_block_model(100, 2, mean_degree=8, random_state=0).graph
     with pytest.raises(ValueError, match="normalised already"):
-        normalized(laplacian(graph, "symmetric"))
+        normalize_operator(laplacian(graph, "symmetric"))
 
 
 def test_seeds_give_mean_and_spread(tmp_path, monkeypatch, capsys, few_methods):

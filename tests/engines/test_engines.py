@@ -14,7 +14,7 @@ from spectrograd.certificate.localization import decide_regularization, particip
 from spectrograd.engines import LocalEngine, NumpyEngine, make_engine
 from spectrograd.engines.base import gaussian_rows
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
-from spectrograd.operators.laplacian import laplacian, regularized
+from spectrograd.operators.laplacian import laplacian, regularized_laplacian
 from spectrograd.pipeline import cluster
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
@@ -56,8 +56,8 @@ def engine(request):
 @pytest.mark.parametrize("where", GRAPHS)
 @pytest.mark.parametrize("tau", [0.0, 0.2])
 def test_products(engine, graphs, kind, where, tau):
-    operator = regularized(graphs[where], kind, tau)
-    dense = regularized(graphs["whole"], kind, tau).to_dense()
+    operator = regularized_laplacian(graphs[where], kind, tau)
+    dense = regularized_laplacian(graphs["whole"], kind, tau).to_dense()
     rows = np.random.default_rng(0).standard_normal((N, 5))
     placed, X = engine.load_operator(operator), engine.from_numpy(rows)
     np.testing.assert_allclose(engine.to_numpy(engine.apply(placed, X)), dense @ rows, atol=1e-9)
@@ -72,7 +72,7 @@ def test_products(engine, graphs, kind, where, tau):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_recurrence_and_residuals(engine, graphs, dtype):
-    operator = regularized(graphs["seven"], "random_walk", 0.1)
+    operator = regularized_laplacian(graphs["seven"], "random_walk", 0.1)
     A, b = operator.to_dense(), operator.metric[:, None]
     rows = np.random.default_rng(1).standard_normal((2, N, 4)).astype(dtype)
     placed, (X, Y) = engine.load_operator(operator), (engine.from_numpy(part) for part in rows)

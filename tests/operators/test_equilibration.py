@@ -10,7 +10,7 @@ import reference
 from spectrograd import MultilayerSpectralClustering, SpectralClustering, SpectralEmbedding
 from spectrograd.graph import Graph, GraphError
 from spectrograd.operators.equilibration import MAX_SIZE, MIN_SIZE, equilibrate
-from spectrograd.operators.laplacian import laplacian, regularized
+from spectrograd.operators.laplacian import laplacian, regularized_laplacian
 from spectrograd.solvers import REGISTRY
 
 KINDS = ["random_walk", "symmetric", "unnormalized"]
@@ -143,7 +143,7 @@ def test_a_balanced_operator_is_the_same_operator(kind, tau, ratio):
     W, part = three_blocks()
     side = np.where(part < 1, 1.0, ratio**-0.5)
     graph = Graph.from_matrix(W * np.outer(side, side) * 1e100)
-    given = regularized(graph, kind, tau)
+    given = regularized_laplacian(graph, kind, tau)
     found = equilibrate(given)
     assert found is not None
     inner = found.operator

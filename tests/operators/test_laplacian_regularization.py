@@ -14,7 +14,13 @@ from spectrograd import (
     metrics,
 )
 from spectrograd.certificate.localization import decide_regularization, participation
-from spectrograd.operators.laplacian import MORE_TAU, TAU, checked, laplacian, regularized
+from spectrograd.operators.laplacian import (
+    MORE_TAU,
+    TAU,
+    check_regularization,
+    laplacian,
+    regularized_laplacian,
+)
 from spectrograd.pipeline.plan import plan
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
@@ -60,7 +66,7 @@ def explicit(graph, kind, tau):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_implicit_matrix_is_the_explicit_one(kind):
     graph = Graph.from_edges([0, 1, 2, 4, 0], [1, 2, 3, 5, 2], n_nodes=7)  # two pieces and a lone node
-    operator = regularized(graph, kind, 0.3)
+    operator = regularized_laplacian(graph, kind, 0.3)
     A, B = explicit(graph, kind, 0.3)
     np.testing.assert_allclose(operator.to_dense(), A, atol=1e-12)
     if kind == "random_walk":
@@ -74,7 +80,7 @@ def test_the_implicit_matrix_is_the_explicit_one(kind):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_in_both_precisions_and_with_many_columns(dtype):
     graph = datasets.make_block_model(5000, 3, random_state=0).graph  # beyond SMALL: the compiled path
-    operator = regularized(graph, "random_walk", 0.5)
+    operator = regularized_laplacian(graph, "random_walk", 0.5)
     U = np.random.default_rng(0).standard_normal((5000, 3)).astype(dtype)
     t = 0.5 * graph.degrees.mean()
     expected = (graph.degrees + t)[:, None] * U - graph.matrix @ U - t / 5000 * U.sum(axis=0)
@@ -85,13 +91,13 @@ def test_products_in_both_precisions_and_with_many_columns(dtype):
 
 def test_tau_zero_is_the_plain_laplacian():
     graph = datasets.make_block_model(300, 3, random_state=0).graph
-    assert regularized(graph, "random_walk", 0).low_rank is None
+    assert regularized_laplacian(graph, "random_walk", 0).low_rank is None
 
 
 @pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert", "lobpcg"])
 def test_solvers_agree_on_a_regularised_graph(solver):
     graph = datasets.make_block_model(600, 3, mean_degree=12, random_state=0).graph
-    operator = regularized(graph, "random_walk", TAU)
+    operator = regularized_laplacian(graph, "random_walk", TAU)
     exact = embed(operator, 3, Settings(solver="eigen", seed=0))
     found = embed(operator, 3, Settings(solver=solver, seed=0))
     assert found.certificate.converged
@@ -100,7 +106,7 @@ def test_solvers_agree_on_a_regularised_graph(solver):
 
 def test_a_rank_one_part_does_not_change_the_plan():
     data = datasets.make_block_model(5000, 5, random_state=0)
-    plain, lifted = (regularized(data.graph, "random_walk", tau) for tau in (0.0, 0.1))
+    plain, lifted = (regularized_laplacian(data.graph, "random_walk", tau) for tau in (0.0, 0.1))
     names = [[choice.name for choice in plan(Problem(operator, 5))] for operator in (plain, lifted)]
     assert names[0] == names[1]
     assert names[0][0] == "lanczos"
@@ -193,7 +199,7 @@ def test_unnormalised_laplacians_gain_nothing(dangling):
     model = SpectralClustering(2, laplacian="unnormalized", random_state=0).fit(graph)
     assert "does not change the eigenvectors" in model.regularization_.reason
     exact = Settings("eigen", seed=0)
-    plain, lifted = (embed(regularized(graph, "unnormalized", t), 3, exact) for t in (0, 0.5))
+    plain, lifted = (embed(regularized_laplacian(graph, "unnormalized", t), 3, exact) for t in (0, 0.5))
     shift = 0.5 * graph.degrees.mean()
     np.testing.assert_allclose(
         lifted.embedding.eigenvalues[1:], plain.embedding.eigenvalues[1:] + shift, atol=1e-8
@@ -203,14 +209,14 @@ def test_unnormalised_laplacians_gain_nothing(dangling):
 def test_a_number_is_used_as_it_is(dangling):
     model = SpectralClustering(2, regularization=0.5, random_state=0).fit(dangling[0])
     assert (model.regularization_.tau, model.regularization_.reason) == (0.5, "asked for")
-    expected = embed(regularized(dangling[0], "random_walk", 0.5), 2, Settings(seed=0))
+    expected = embed(regularized_laplacian(dangling[0], "random_walk", 0.5), 2, Settings(seed=0))
     np.testing.assert_allclose(model.eigenvalues_, expected.embedding.eigenvalues)
 
 
 @pytest.mark.parametrize("value", ["yes", -0.1, True, float("nan"), [0.1]])
 def test_what_regularization_may_be(value):
     with pytest.raises(ValueError, match="expected 'auto', None or a number that is not negative"):
-        checked(value)
+        check_regularization(value)
 
 
 def test_no_direction_no_judgement():

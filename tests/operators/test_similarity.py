@@ -11,7 +11,7 @@ from spectrograd.engines import make_engine
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.graph.features import FeatureRows, feature_graph
 from spectrograd.io.features import NpzFeatures, ParquetFeatures, read_features
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.operators.similarity import similarity_laplacian
 from spectrograd.pipeline import Settings, cluster
 from spectrograd.points import fourier
@@ -62,7 +62,10 @@ def test_the_operator_is_that_of_the_formed_matrix(name, kind, tau):
     tolerance = {"rtol": 1e-5, "atol": 1e-5} if name == "dense" else {}
     assert np.allclose(graph.degrees, W.sum(axis=1), **tolerance)
     assert np.allclose(graph.matrix.toarray(), W, **tolerance)
-    ours, dense = similarity_laplacian(graph, kind, tau), regularized(Graph.from_matrix(W), kind, tau)
+    ours, dense = (
+        similarity_laplacian(graph, kind, tau),
+        regularized_laplacian(Graph.from_matrix(W), kind, tau),
+    )
     x = np.random.default_rng(1).standard_normal((400, 3))
     size = abs(dense @ x).max()
     for form in ("standard_form", "random_walk_form"):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from spectrograd import MultilayerSpectralClustering, metrics
-from spectrograd.aggregation import checked_weights
+from spectrograd.aggregation import normalize_weights
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.layer_weights import confirmation, layer_significance, shuffled, weigh_layers
@@ -83,7 +83,7 @@ def test_a_layer_too_weak_to_show_is_found_by_what_it_confirms():
 
 def test_weights_hardly_depend_on_the_seed():
     operators, embeddings = inputs([*weak_layers(), block_layer(LABELS, 1.0, 9)])
-    weights = [checked_weights(weigh_layers(operators, embeddings, seed).weights, 4) for seed in range(3)]
+    weights = [normalize_weights(weigh_layers(operators, embeddings, seed).weights, 4) for seed in range(3)]
     assert np.ptp(weights, axis=0).max() < 0.05
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from spectrograd import SpectralClustering, SpectralEmbedding
 from spectrograd.datasets import make_block_model
 from spectrograd.solvers.loop import _Run
-from spectrograd.system import Interruption, check, deferred
+from spectrograd.system import Interruption, check, defer_interrupts
 
 DATA = make_block_model(2000, 4, random_state=0)
 
@@ -47,14 +47,14 @@ def fit_for_ever(model):
 
 
 def twice():
-    with deferred() as interruption:
+    with defer_interrupts() as interruption:
         interrupt()
         assert interruption.requested
         interrupt()
 
 
 def hit_a_kernel(*, pressed):
-    with deferred():
+    with defer_interrupts():
         if pressed:
             interrupt()
         raise SystemError("returned a result with an exception set")
@@ -130,7 +130,7 @@ def test_somebody_elses_handler_stays_in_charge():
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
-        with deferred():
+        with defer_interrupts():
             interrupt()
             check()
     finally:
@@ -142,7 +142,7 @@ def test_threads_that_get_no_signals_may_fit():
     found = []
     model = slow_model().set_params(max_iter=5)
     thread = threading.Thread(target=lambda: found.append(model.fit(DATA.graph)))
-    with deferred() as interruption:
+    with defer_interrupts() as interruption:
         interrupt()
         thread.start()
         thread.join()

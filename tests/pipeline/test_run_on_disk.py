@@ -22,7 +22,7 @@ from spectrograd import (
 )
 from spectrograd.cli import main
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import laplacian, masked, regularized
+from spectrograd.operators.laplacian import laplacian, masked_laplacian, regularized_laplacian
 from spectrograd.pipeline import Settings, cluster, embed
 from spectrograd.pipeline.memory_estimate import resident_bytes, streamed_bytes
 from spectrograd.points.knn_graph import knn_graph
@@ -106,8 +106,8 @@ def test_masked_rows_leave_the_wanted_end_alone(kind, tau):
     source, target = np.append(whole.row, [60, 61]), np.append(whole.col, [61, 62])
     graph = Graph.from_edges(source, target, n_nodes=65)
     part = Graph.from_edges(whole.row, whole.col, n_nodes=60)
-    expected = regularized(part, kind, tau)
-    found = masked(graph, kind, tau, np.arange(60, 65))
+    expected = regularized_laplacian(part, kind, tau)
+    found = masked_laplacian(graph, kind, tau, np.arange(60, 65))
     values = np.linalg.eigvalsh(_standard(found))
     assert values[:10] == pytest.approx(np.linalg.eigvalsh(_standard(expected))[:10], abs=1e-9)
     inside = np.linalg.eigvalsh(_standard(found)[60:, 60:])
@@ -117,7 +117,7 @@ def test_masked_rows_leave_the_wanted_end_alone(kind, tau):
 
 def test_nothing_masked_is_the_plain_laplacian():
     graph = datasets.make_block_model(50, 2, mean_degree=8, random_state=0).graph
-    plain, same = laplacian(graph), masked(graph, "random_walk", 0.0, np.empty(0, np.int64))
+    plain, same = laplacian(graph), masked_laplacian(graph, "random_walk", 0.0, np.empty(0, np.int64))
     assert np.array_equal(plain.to_dense(), same.to_dense())
     assert np.array_equal(plain.metric, same.metric)
 

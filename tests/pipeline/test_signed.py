@@ -11,7 +11,13 @@ from spectrograd.engines import make_engine
 from spectrograd.graph import GraphError, MultilayerGraph
 from spectrograd.kernels import sgd as sgd_kernels
 from spectrograd.linalg import multigrid
-from spectrograd.operators.laplacian import SIGNED_FORMS, form_of, laplacian, masked, regularized
+from spectrograd.operators.laplacian import (
+    SIGNED_FORMS,
+    form_of,
+    laplacian,
+    masked_laplacian,
+    regularized_laplacian,
+)
 from spectrograd.pipeline import RunContext, Settings, cluster, embed
 from spectrograd.solvers.minibatch import BatchSource, rows_of
 from spectrograd.solvers.sgd import group_batches
@@ -44,7 +50,7 @@ def dense_laplacian(W, kind, tau=0.0):
 def test_the_operator_is_that_of_kunegis(kind, tau):
     graph, W = signed_graph(40)
     A, B = dense_laplacian(W, kind, tau)
-    operator = regularized(graph, kind, tau)
+    operator = regularized_laplacian(graph, kind, tau)
     assert np.allclose(operator.to_dense(), A)
     assert np.allclose(1.0 if operator.metric is None else operator.metric, B)
     values = np.linalg.eigvalsh(A / np.sqrt(np.outer(B, B)))
@@ -91,7 +97,7 @@ def test_without_negative_weights_it_is_the_usual_laplacian():
 
 def test_excluded_nodes_lie_at_the_upper_end():
     graph = Graph.from_edges([0, 1, 3], [1, 2, 4], [1.0, -1.0, 2.0], signed=True)
-    A = masked(graph, "signed_symmetric", 0.0, np.array([3, 4]))
+    A = masked_laplacian(graph, "signed_symmetric", 0.0, np.array([3, 4]))
     assert np.linalg.eigvalsh(A.to_dense()).round(3).tolist() == [0.0, 1.0, 2.0, 2.0, 2.0]
 
 

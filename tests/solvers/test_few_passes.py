@@ -14,7 +14,7 @@ from spectrograd.certificate.block_probe import PROBE_COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_BLOCK
 from spectrograd.linalg.chebyshev_filter import Filter, FilteredSingularValues, Filtering
-from spectrograd.operators.laplacian import laplacian, masked
+from spectrograd.operators.laplacian import laplacian, masked_laplacian
 from spectrograd.pipeline import Settings, embed
 from spectrograd.solvers import Problem, solve
 from spectrograd.solvers.chebyshev_few_passes import MAX_PASSES, FewPassChebyshev
@@ -166,7 +166,7 @@ def test_the_null_vector_of_a_laplacian_is_known(kind, tau):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GraphWarning)
         graph = Graph.from_edges(rng.integers(0, 40, 200), rng.integers(0, 40, 200), n_nodes=45)
-    operator = masked(graph, kind, tau, np.flatnonzero(graph.degrees == 0))
+    operator = masked_laplacian(graph, kind, tau, np.flatnonzero(graph.degrees == 0))
     for form in (operator, operator.random_walk_form(), operator.standard_form()):
         vector = form.null_vector
         assert vector is not None

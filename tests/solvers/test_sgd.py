@@ -17,7 +17,7 @@ from spectrograd.kernels.minibatch import group_batches, upper_entries
 from spectrograd.kernels.sgd import descend
 from spectrograd.metrics import nmi
 from spectrograd.operators import LowRank, SparseOperator, laplacian
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.solvers import Problem, make_solver, solve
@@ -350,7 +350,7 @@ def test_nodes_without_edges_follow_the_low_rank_part():
     W = datasets.make_block_model(2000, 3, random_state=0).graph.matrix.tolil()
     W[:5] = 0
     W[:, :5] = 0
-    operator = regularized(Graph.from_matrix(W.tocsr()), "random_walk", 0.1)
+    operator = regularized_laplacian(Graph.from_matrix(W.tocsr()), "random_walk", 0.1)
     vectors = embed(operator, 3, Settings(solver="chebyshev", seed=0)).embedding.vectors
     solution = solve(Problem(operator, 3), make_solver("sgd", epochs=8), seed=0)
     assert reference.largest_sine(solution.Q, vectors, operator.metric) < 0.2

@@ -7,7 +7,7 @@ import pytest
 
 from spectrograd import datasets
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.solvers import Problem, choose_variant, make_solver
 from spectrograd.solvers.torch_minibatch import TorchEdges
 
@@ -17,7 +17,7 @@ N, K, BATCH = 300, 3, 200
 
 @pytest.fixture(scope="module")
 def operator():
-    return regularized(datasets.make_block_model(N, K, random_state=0).graph, "random_walk", 0.1)
+    return regularized_laplacian(datasets.make_block_model(N, K, random_state=0).graph, "random_walk", 0.1)
 
 
 class Dictated:

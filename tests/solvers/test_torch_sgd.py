@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import reference
 from spectrograd import datasets, metrics
 from spectrograd.engines import make_engine
-from spectrograd.operators.laplacian import laplacian, regularized
+from spectrograd.operators.laplacian import laplacian, regularized_laplacian
 from spectrograd.operators.sparse import LowRank
 from spectrograd.pipeline.run import cluster
 from spectrograd.pipeline.settings import Settings
@@ -124,7 +124,9 @@ def test_labels_are_those_of_the_exact_vectors(name, params, kind):
 
 
 def steps(name, n_steps, seed=0):
-    operator = regularized(datasets.make_block_model(500, 3, random_state=0).graph, "random_walk", 0.1)
+    operator = regularized_laplacian(
+        datasets.make_block_model(500, 3, random_state=0).graph, "random_walk", 0.1
+    )
     problem = Problem(operator, 3, make_engine("torch:cpu"))
     solver = choose_variant(problem, make_solver(name, batch_size=100))
     state = solver.init(problem, np.random.default_rng(seed))

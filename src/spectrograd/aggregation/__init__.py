@@ -12,7 +12,7 @@ import numpy as np
 
 from spectrograd.graph import MultilayerGraph
 from spectrograd.operators.base import Operator
-from spectrograd.operators.laplacian import Kind, masked
+from spectrograd.operators.laplacian import Kind, masked_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
@@ -31,7 +31,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """What an aggregation starts from: one operator per layer, weights, and embeddings if it wants them."""
+    """The input of an aggregation: operators, weights, and the layers' embeddings where it needs them."""
 
     operators: tuple[SparseOperator, ...]
     weights: Array
@@ -66,7 +66,7 @@ class Aggregation:
         """Whether the layers are embedded first: always, or for the truncated form of a function."""
         return self.needs_embeddings or params.get("method") == "truncated"
 
-    def checked(self, params: Mapping[str, object] | None) -> dict[str, object]:
+    def check_options(self, params: Mapping[str, object] | None) -> dict[str, object]:
         """The options as a dict, or an error that lists what there is."""
         chosen = dict(params or {})
         unknown = sorted(set(chosen) - set(self.options))
@@ -88,7 +88,7 @@ def make_aggregation(name: str) -> Aggregation:
 def check_aggregation(name: str, params: Mapping[str, object] | None = None) -> None:
     """Raise an error for a name or a parameter that nobody knows; "auto" has no parameters."""
     if name != AUTO:
-        make_aggregation(name).checked(params)
+        make_aggregation(name).check_options(params)
     elif params:
         raise ValueError(
             f"aggregation 'auto' has no parameter {next(iter(params))!r}; it chooses them itself"
@@ -107,7 +107,7 @@ def layer_operators(
     common: Kind = "symmetric" if kind == "random_walk" else kind
     nothing = np.empty(0, np.int64) if excluded is None else excluded
     return tuple(
-        masked(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
+        masked_laplacian(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
         for layer in graph.layers
     )
 
@@ -143,7 +143,7 @@ def typical_diagonal(operator: SparseOperator) -> float:
     return float(np.median(linked)) if len(linked) else 0.0
 
 
-def checked_weights(weights: Sequence[float] | Array | None, n_layers: int) -> Array:
+def normalize_weights(weights: Sequence[float] | Array | None, n_layers: int) -> Array:
     """Layer weights that sum to the number of layers; None is one each."""
     if weights is None:
         return np.ones(n_layers)

@@ -110,7 +110,7 @@ def _towards(form: str, subspaces: Sequence[Array], weights: Array, at: int) -> 
 
 
 def _largest(operator: SparseOperator, U: Array, Z: Array) -> Array:
-    """As many eigenvectors as U has columns, of the largest eigenvalues of ``upper - L + Z Z'``."""
+    """The k largest eigenvectors of ``upper - L + Z Z'``, for U of k columns, from which ARPACK starts."""
     n, k = U.shape
     if n <= max(MAX_DENSE_NODES, 3 * k):
         # ``upper`` shifts all eigenvalues alike: the vectors do not change

@@ -101,7 +101,7 @@ class JointPasses(Solver[JointState]):
         return state
 
     def progress(self, problem: Problem, state: JointState) -> Progress:
-        """What the last Rayleigh-Ritz found: no further pass."""
+        """Report the last Rayleigh-Ritz: no further pass."""
         k = problem.n_components
         weights = self.layers.weights
         total = sum(c * float(v[:k].sum()) for c, v in zip([1.0, *weights], state.values, strict=True))
@@ -123,7 +123,7 @@ class JointPasses(Solver[JointState]):
         return min(problem.n_components + self.guard, problem.n_nodes - 1)
 
     def _set_unmeasured(self, state: JointState) -> None:
-        """Nothing has been measured yet."""
+        """Mutates: values and residuals before the first measurement."""
         count = len(state.blocks)
         state.values = [np.zeros(1)] * count
         state.heads = [np.zeros(0)] * count
@@ -182,7 +182,7 @@ class JointPasses(Solver[JointState]):
         return [(-float(weights @ self.alphas), upper), *own]
 
     def _importance(self) -> Array:
-        """What makes residuals comparable: those of the layers count relative to their narrower spectra."""
+        """Factors that make residuals comparable: layers count relative to their narrower spectra."""
         (low, high), *own = self._bounds()
         return np.array([1.0, *(self.tighter * (high - low) / max(up - down, 1e-300) for down, up in own)])
 
@@ -382,7 +382,7 @@ class JointEpochs(Solver[EpochsState]):
         return replace(problem.sparse, low_rank=near, lower=problem.operator.lower - float(strengths.sum()))
 
     def progress(self, problem: Problem, state: EpochsState) -> Progress:
-        """Of the merged block, on the layers' bases of now."""
+        """Measure the merged block, on the layers' present bases."""
         merged = replace(problem, operator=self._merged_operator(problem, state))
         found = State(state.U[:, : problem.n_components], state.rng)
         known = super().progress(merged, found)  # type: ignore[arg-type]
@@ -427,6 +427,21 @@ def run(
 
     Filters stop when the merged residual is below ten times the tolerance asked of an exact solver and those
     of the layers are ``tighter`` times smaller: the clusters do not change any more (docs/multilayer.md).
+
+    Parameters
+    ----------
+    layers
+        One operator per layer, and weights.
+    n_components
+        Columns of each embedding.
+    settings, context
+        Of the solver loop.
+    alpha
+        Weight of the projectors, or "auto" (see ``projection.resolve_alpha``).
+    steps
+        "passes" (:class:`JointPasses`) or "sgd" (:class:`JointEpochs`).
+    **options
+        Fields of that class.
     """
     # 1. layers of one size, and alpha in the same units
     alphas = projection.resolve_alpha(alpha, layers)

@@ -137,7 +137,7 @@ class BlockProbeEvidence(ComplementBound):
 
     @property
     def _end(self) -> float:
-        """Where the first of the filters begins to damp: above, they say nothing."""
+        """The least cut of the filters: above it they give no evidence."""
         return min((smooth.cut for smooth in self.filters), default=-math.inf)
 
     def farthest(self, top: float) -> float:
@@ -191,6 +191,19 @@ def evidence_from_block(
     """Evidence of a probe block on the complement of Q (N x K, orthonormal in the metric); no pass.
 
     As many ``looks`` share the level of the odds.
+
+    Parameters
+    ----------
+    engine, operator
+        The operator is loaded on the engine.
+    probe_block
+        After the filters of the solver; columns X, N x s.
+    Q
+        Multivector N x K, orthonormal in the metric.
+    lowest
+        The solver's estimate of the next eigenvalue.
+    looks
+        As many looks share the level of the odds.
     """
     return _evidence_outside(
         engine, operator, probe_block, _with_null(engine, operator, probe_block, Q), lowest, looks
@@ -233,7 +246,23 @@ def _block_evidence(
 def evidence_from_gram(
     operator: Operator, probe_block: ProbeBlock, M: Array, k: int, lowest: float, eps: float, looks: int = 1
 ) -> BlockProbeEvidence:
-    """As :func:`evidence_from_block`, by the Gram matrix M of K orthonormal columns and the probe block."""
+    """As :func:`evidence_from_block`, by the Gram matrix M of K orthonormal columns and the probe block.
+
+    Parameters
+    ----------
+    operator, probe_block
+        As of :func:`evidence_from_block`; the columns themselves are not needed.
+    M : array of shape (m, m)
+        Gram matrix of a block that begins with the K vectors and ends with the s columns of the probe.
+    k
+        Number of vectors.
+    lowest
+        The solver's estimate of the next eigenvalue.
+    eps
+        Precision of the block.
+    looks
+        As many looks share the level of the odds.
+    """
     s = PROBE_COLUMNS
     across = M[:k, -s:]
     own = M[:k, :k]

@@ -1,4 +1,16 @@
-"""The certificate of Ritz pairs, and bounds on the spectrum outside their span, with their odds."""
+"""The certificate of Ritz pairs: error bounds that hold whatever solver made them.
+
+For K Ritz pairs ``theta, q`` of the pencil ``A u = lambda B u`` with ``Q'BQ = I``:
+
+1. **Residuals.** Each interval ``theta +- r`` with ``r = |A q - theta B q|`` in the norm of ``B^-1`` holds an
+   eigenvalue (Parlett 1998, section 4.5). They do not say that these are the smallest eigenvalues.
+2. **Completeness.** A :class:`ComplementBound` says how likely its evidence would be if an eigenvector with
+   eigenvalue below some ``tau`` had been missed: zero after a count, a p-value after a random probe.
+3. **Angle.** Where nothing below ``tau > theta_K`` was missed, the sine of the largest angle between the span
+   of Q and the true subspace is at most ``|R|_F / (tau - theta_K)`` (Davis and Kahan 1970).
+
+Rounding enters rigorously: a bound on it is added to the residuals and subtracted from the distance.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +64,7 @@ class ComplementBound:
         return 0.0 if tau < (self.lowest if self.complete_below is None else self.complete_below) else 1.0
 
     def farthest(self, top: float) -> float:
-        """How far above the last Ritz value, ``top``, the evidence may be taken to reach: half way."""
+        """The highest tau that the evidence supports: half way from the last Ritz value to ``lowest``."""
         return top + MAX_GAP_FRACTION * max(self.lowest - top, 0.0)
 
 
@@ -78,6 +90,7 @@ def probe_seed(seed: int, operator: Operator, values: Array | None = None) -> in
     a thousandth of the width of the spectrum, is taken: engines draw the same numbers unless a value lies
     within its own rounding error of an edge.
     """
+    # user's seed, number of nodes, degrees, cells of the Ritz values: all that makes this problem another one
     digest = hashlib.blake2b(np.int64(seed).tobytes() + np.int64(operator.n_nodes).tobytes(), digest_size=8)
     for degrees in _degrees(operator):
         largest = float(degrees.max(initial=0.0)) or 1.0
@@ -224,7 +237,7 @@ class Certificate:
         return f"{word} (asked for {self.asked}): {reason}; largest residual {self.max_residual:.2g}"
 
     def in_units(self, unit: float) -> Certificate:
-        """The same for eigenvalues that are so many times as large."""
+        """The certificate for eigenvalues ``unit`` times as large."""
         return replace(
             self,
             residuals=unit * self.residuals,
@@ -283,6 +296,7 @@ def before_the_bulk(values: Array, k: int) -> int | None:
     gaps = np.diff(values)
     if k < 2 or len(gaps) < k:
         return None
+    # BULK_GAP_RATIO times every later gap: the last such gap ends the clusters
     later = np.maximum.accumulate(gaps[::-1])[::-1]  # the widest gap from each on
     apart = np.flatnonzero(gaps[: k - 1] > BULK_GAP_RATIO * later[1:k])
     return int(apart[-1]) + 1 if len(apart) and apart[-1] > 0 else None
@@ -363,16 +377,16 @@ def certify(
     # 2. The accuracy that was asked for.
     if isinstance(tol, str):
         asked = f"sine <= {GOOD_ANGLE}"
-        good = angle <= GOOD_ANGLE
+        is_accurate = angle <= GOOD_ANGLE
     else:
         asked = f"relative residual <= {tol:g}"
-        good = float(measured.max()) <= tol * (operator.upper - operator.lower)
+        is_accurate = float(measured.max()) <= tol * (operator.upper - operator.lower)
     # 3. Nothing is certified without a bound on the angle, or against an objection.
     objection = _object_to_values(operator, ritz.values, gap, floor) or _object_to_excluded_weight(
         engine, operator, ritz.Q
     )
-    believed = distance > 0 and odds <= MAX_MISS_ODDS and orthogonality < 1e-3 and not objection
-    angle = angle if believed else float("inf")
+    is_trusted = distance > 0 and odds <= MAX_MISS_ODDS and orthogonality < 1e-3 and not objection
+    angle = angle if is_trusted else float("inf")
     return Certificate(
         residuals=measured,
         eigenvalues=ritz.values,
@@ -382,10 +396,10 @@ def certify(
         missed_probability=odds,
         columns=complement_bound.columns,
         asked=asked,
-        converged=bool(good and angle < 1),
+        converged=bool(is_accurate and angle < 1),
         rounding=floor,
         objection=objection,
-        complete_below=_highest_supported_cut(top, complement_bound) - floor if believed else -np.inf,
+        complete_below=_highest_supported_cut(top, complement_bound) - floor if is_trusted else -np.inf,
     )
 
 
@@ -413,9 +427,10 @@ def _object_to_excluded_weight(engine: Engine, operator: Operator, Q: MultiVecto
     rows = operator.excluded_rows
     if rows is None or not len(rows):
         return ""
-    chosen = np.zeros((operator.n_nodes, 1))
-    chosen[rows] = 1
-    part = engine.scale_rows(Q, engine.from_numpy(chosen))
+    # the part of each vector on excluded rows, as a norm in the metric
+    is_excluded = np.zeros((operator.n_nodes, 1))
+    is_excluded[rows] = 1
+    part = engine.scale_rows(Q, engine.from_numpy(is_excluded))
     squares = np.diag(engine.gram(part, part, engine.load_operator(operator).metric))
     if float(squares.max()) <= MAX_EXCLUDED_WEIGHT**2:
         return ""
@@ -434,7 +449,7 @@ def _loses_weights(graph: Graph) -> bool:
 
 
 def _highest_supported_cut(top: float, complement_bound: ComplementBound) -> float:
-    """How far up the odds of a miss stay small, by bisection."""
+    """The highest tau with small odds of a miss, by bisection of the gap."""
     low = top
     high = complement_bound.lowest
     for _ in range(GAP_BISECTIONS):

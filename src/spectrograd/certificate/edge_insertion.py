@@ -43,7 +43,7 @@ class EdgeInsertionBound(ComplementBound):
     odds: float = MAX_MISS_ODDS
 
     def odds_below(self, tau: float) -> float:
-        """Those of the probe below ``complete_below``, else 1."""
+        """The odds of the probe below ``complete_below``, else 1."""
         assert self.complete_below is not None
         return self.odds if tau < self.complete_below else 1.0
 
@@ -91,12 +91,14 @@ class PencilUpdate:
 
     def _stays_semidefinite(self, complete_below: float, tau: float) -> bool:
         """Whether ``diag(g) - E + R`` is seen to be positive semidefinite at tau."""
+        # g = (e - r) - tau (e - r) + (complete_below - tau) d, less a slack for stored weights, and less r
         g = self.more_diagonal - tau * self.more_mass + (complete_below - tau) * self.mass
         g -= DEGREE_SLACK * (self.mass + np.maximum(self.more_mass, 0))
         if self.lost is not None:
             g -= self.lost
         if g.min() < 0:
             return False
+        # elsewhere the matrix is diagonal, and g >= 0 is enough
         rows = np.flatnonzero(np.diff(self.edges.indptr))
         own = g[rows]
         y = np.ones(len(rows))

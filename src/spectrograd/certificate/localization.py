@@ -77,6 +77,7 @@ def decide_regularization(
     if k <= n_trivial:
         return Regularization(0.0, "not needed: no eigenvector beside the trivial ones")
     chosen = (engine or LocalEngine()).columns(vectors, slice(n_trivial, None))
+    # in units of a cluster's fair share of the volume, 1/k
     shares = k * participation(operator, chosen, engine) / volume
     n_tiny = int((shares < TINY_SHARE).sum())
     evidence = (

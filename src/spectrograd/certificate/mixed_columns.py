@@ -1,4 +1,4 @@
-"""What is known of columns that mix eigenvectors: a statement in the place of a certificate.
+"""Statements on columns that mix eigenvectors: they stand in the place of a certificate.
 
 Some solvers (``compressive``) return fewer columns than there are eigenvectors, each a random mixture of
 them. No residual says how good such columns are. What can be said honestly: how many eigenvalues lie below
@@ -51,7 +51,7 @@ class MixedColumns:
 
     @property
     def objections(self) -> list[str]:
-        """What speaks against the columns; empty where nothing does."""
+        """Reasons against the columns; empty where there are none."""
         against = []
         if abs(self.count - self.n_vectors) > MAX_COUNT_ERRORS * max(self.standard_error, 0.5):
             against.append(f"no edge has {self.n_vectors} eigenvalues below it")
@@ -80,7 +80,7 @@ class MixedColumns:
         return f"{text}; doubtful: {', '.join(doubts)} (solver 'chebyshev' decides)" if doubts else text
 
     def in_units(self, unit: float) -> MixedColumns:
-        """The same for eigenvalues that are so many times as large."""
+        """The statement for eigenvalues ``unit`` times as large."""
         return replace(self, edge=unit * self.edge)
 
     def summary(self) -> JsonObject:

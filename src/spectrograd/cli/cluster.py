@@ -126,7 +126,7 @@ def cluster(
     result = running.run(session, graph, settings, context, pipeline.cluster)
     # 4. Scores, labels, page and run folder.
     scores = _score(session, classes, result)
-    told = partial(summarize, session, source, graph, result, scores)
+    make_summary = partial(summarize, session, source, graph, result, scores)
     known = None if truth is None else (truth, classes)
     with session.stage("report"):
         if is_folder_of_parts(output):
@@ -135,8 +135,8 @@ def cluster(
             running.write_result(output, write, result.labels, graph.input_names)
         model = partial(saved_model, source.fingerprint, graph, result, settings, points=learned)
         run = partial(gather_run, graph, result, truth=known, class_names=class_names)
-        save_page_and_run(page, folder, lambda: run(summary=told()), model)
-    session.save_summary(told())
+        save_page_and_run(page, folder, lambda: run(summary=make_summary()), model)
+    session.save_summary(make_summary())
     return running.verdict(
         session, result, settings, context, running.clusters_found(result), output, page, folder
     )
@@ -224,7 +224,7 @@ def embed(
     if session.dry_run:
         return plan.print_plan(graph, n_columns, options, output=output, report=page, run=folder)
     result = running.run(session, graph, settings, context, pipeline.embed)
-    told = partial(summarize, session, source, graph, result, None)
+    make_summary = partial(summarize, session, source, graph, result, None)
     with session.stage("report"):
         drop_first = not options.is_signed  # no eigenvector of a signed Laplacian is trivial
         embedding = result.embedding.without_first() if drop_first else result.embedding
@@ -236,8 +236,8 @@ def embed(
             saved_model, source.fingerprint, graph, result, settings, points=learned, drop_first=drop_first
         )
         save_page_and_run(
-            page, folder, lambda: gather_run(graph, result, told(), drop_first=drop_first), model
+            page, folder, lambda: gather_run(graph, result, make_summary(), drop_first=drop_first), model
         )
-    session.save_summary(told())
+    session.save_summary(make_summary())
     what = f"{embedding.n_components} coordinates of {graph.n_nodes:,} nodes"
     return running.verdict(session, result, settings, context, what, output, page, folder)

@@ -13,7 +13,7 @@ from spectrograd import datasets, metrics
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.engines.torch_engine import TorchEngine
 from spectrograd.linalg.subspace import orthonormalize, rayleigh_ritz
-from spectrograd.operators.laplacian import regularized
+from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers import Problem, Stopping, make_solver, solve
 
@@ -47,7 +47,7 @@ class Timing(NamedTuple):
 def checks(engine: Engine) -> Iterator[Check]:
     """Every verb and solver of a device against the host's, on a small graph."""
     model = datasets.make_block_model(SMALL, N_VECTORS, random_state=0)
-    operator = regularized(model.graph, "random_walk", 0.1)
+    operator = regularized_laplacian(model.graph, "random_walk", 0.1)
     rng = np.random.default_rng(0)
     rows, before = rng.standard_normal((2, SMALL, 5))
     placed = engine.load_operator(operator)
@@ -71,7 +71,7 @@ def checks(engine: Engine) -> Iterator[Check]:
 def timings(engine: Engine, n_nodes: int) -> Iterator[Timing]:
     """A solve on a block model of 20 edges per node, the second time each: what is compiled is compiled."""
     graph = datasets.make_block_model(n_nodes, 8, random_state=0).graph
-    operator = regularized(graph, "random_walk", 0.1)
+    operator = regularized_laplacian(graph, "random_walk", 0.1)
     for name in ("chebyshev", "lanczos"):
         local, device = (_seconds(_solver(operator, place, name)) for place in (LocalEngine(), engine))
         yield Timing(name, n_nodes, local, device)

@@ -1,4 +1,4 @@
-"""What a run will need, told without running it: ``info`` and ``--dry-run``."""
+"""Estimates of memory and time without a run: ``info`` and ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spectrograd.cli.options import SolveOptions
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
-from spectrograd.operators.laplacian import Kind, laplacian, masked
+from spectrograd.operators.laplacian import Kind, laplacian, masked_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import PlannedSolver, choose
@@ -41,7 +41,7 @@ class Estimate:
         """For people."""
         low, high = map(_short, self.seconds)
         one_pass = _short(self.seconds_per_pass * 1e3)
-        spent = f"{low} to {high} s, more cannot be told"
+        spent = f"{low} to {high} s, no closer estimate"
         if self.choice.seconds is not None:
             spent = f"about {_short(self.choice.seconds)} s on one thread, by the cost model"
         return [
@@ -104,7 +104,7 @@ def _short(number: float) -> str:
 
 def _operator(graph: Graph, kind: Kind) -> SparseOperator:
     if not graph.is_resident:
-        return masked(graph, kind, 0.0, graph.isolated)
+        return masked_laplacian(graph, kind, 0.0, graph.isolated)
     return laplacian(_without_isolated(graph), kind)
 
 

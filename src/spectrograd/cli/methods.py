@@ -18,7 +18,7 @@ from spectrograd.pipeline.multilayer import PreparedLayers
 from spectrograd.pipeline.run import Prepared, solve_prepared
 from spectrograd.pipeline.solve import FAILURES
 from spectrograd.solvers import make_solver
-from spectrograd.system import deferred
+from spectrograd.system import defer_interrupts
 from spectrograd.typing import Array, JsonObject
 
 COMPILING = "compiling kernels (slow only the first time on a machine)"
@@ -89,7 +89,7 @@ def run_method(
     try:
         with session.stage("jit"), session.progress(COMPILING):
             _warm_up(prepared, chosen)
-        with deferred() as interruption, session.progress(method.label) as hook:
+        with defer_interrupts() as interruption, session.progress(method.label) as hook:
             result = label(solve_prepared(prepared, chosen, RunContext(hooks=(hook,))), chosen)
         if interruption.requested:
             raise KeyboardInterrupt  # a comparison with half a run in it would mislead

@@ -39,8 +39,8 @@ def load_run_model(folder: str) -> Any:
 def unusable(folder: str) -> Iterator[None]:
     """Name the run in whatever goes wrong inside: its arrays came from a file, and may not fit together.
 
-    Files of a run have checksums, but whoever changes one can change these too; a fault of ours is told in
-    these words as well, and ``--debug`` shows where.
+    Files of a run have checksums, but whoever changes one can change these too; a fault of ours is
+    reported in these words as well, and ``--debug`` shows where.
     """
     try:
         yield
@@ -158,8 +158,8 @@ def _summary(
     from spectrograd.cli import run as running
     from spectrograd.cli.summary import outline
 
-    told = outline(session, running.hashed(new), model.graph_)
-    return told | {
+    summary = outline(session, running.hashed(new), model.graph_)
+    return summary | {
         "run": folder,
         "n_new": len(values),
         "outlier_scores": {"mean": float(scores.mean()), "max": float(scores.max())},
@@ -239,7 +239,7 @@ def update(
         with unusable(folder):
             step = _next_step(model, graph, changes, ahead, again)
     with session.stage("solve"), unusable(folder):
-        told, result = _take(session, model, changes, step, how)
+        sentence, result = _take(session, model, changes, step, how)
     files = [path for path in (graph, edges, remove) if path]
     with session.stage("report"), unusable(folder):
         running.write_result(output, write, model.labels_ if labelled else model.embedding_, model.names_)
@@ -248,7 +248,7 @@ def update(
             model.save(inside if inside.is_dir() else folder)
         if result is not None:
             _save_page(session, folder, model, result, files)
-    session.note(told)
+    session.note(sentence)
     if session.summary_json is not None:
         session.save_summary(_update_summary(session, model, files, step.what))
     return 0
@@ -370,11 +370,11 @@ def _save_page(session: Session, folder: str, model: Any, result: Any, files: li
         known = dict(zip(map(str, before.nodes.names), before.nodes.classes, strict=True))
         classes = np.array([known.get(str(name), -1) for name in model.graph_.input_names])
         scores = None if result.labels is None else result.scores(classes)
-    told = summarize(session, running.hashed(files), model.graph_, result, scores)
+    summary = summarize(session, running.hashed(files), model.graph_, result, scores)
     run = gather_run(
         model.graph_,
         result,
-        told,
+        summary,
         truth=None if classes is None else (str(before.truth), classes),
         class_names=before.class_names,
         drop_first=before.spectrum["first"] == 2,
@@ -388,9 +388,9 @@ def _update_summary(session: Session, model: Any, files: list[str], step: str) -
 
     changes = getattr(model, "label_changes_", None)
     verdict = getattr(model, "cluster_verdict_", None)
-    told = None
+    update = None
     if hasattr(model, "update_action_"):
-        told = {
+        update = {
             "step": step,
             "action": model.update_action_,
             "drift": model.drift_,
@@ -401,5 +401,5 @@ def _update_summary(session: Session, model: Any, files: list[str], step: str) -
     return outline(session, running.hashed(files), model.graph_) | {
         "certificate": model.certificate_.summary(),
         "cluster_verdict": None if verdict is None else verdict.summary(),
-        "update": told,
+        "update": update,
     }

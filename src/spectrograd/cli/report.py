@@ -122,7 +122,7 @@ def report(session: Session, folder: str, output: str) -> int:
         run = load_run(folder)
     with session.stage("report"):
         _write(output, run)
-    told = {"command": session.command, "command_line": session.command_line, "output": output}
-    session.save_summary({**run.summary, **told, "seconds": session.timing()})
+    described = {"command": session.command, "command_line": session.command_line, "output": output}
+    session.save_summary({**run.summary, **described, "seconds": session.timing()})
     session.done(f"the page of {len(run.nodes):,} nodes", output)
     return 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spectrograd.system import resolved
+from spectrograd.system import resolve_path
 from spectrograd.typing import JsonObject
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Session:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether somebody watches stderr and wants to be told."""
+        """Whether somebody watches stderr and wants progress."""
         return not self.quiet and sys.stderr.isatty()
 
     def note(self, text: str) -> None:
@@ -249,12 +249,12 @@ class Session:
         return show
 
     def console(self, *, stderr: bool = False) -> Console:
-        """A rich console; tables get room where there is no terminal to fit."""
+        """A rich console; tables get a width of their own where there is no terminal to fit."""
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
-        told = os.environ.get("COLUMNS", "")
-        width = int(told) if told.isdecimal() and int(told) else TABLE_WIDTH
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() and int(columns) else TABLE_WIDTH
         return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else width)
 
     @contextmanager
@@ -284,7 +284,7 @@ class Session:
             if not os.access(path, os.W_OK):
                 raise click.BadParameter(f"{path} cannot be written", param_hint=f"'{option}'")
             return
-        folder = resolved(path).parent
+        folder = resolve_path(path).parent
         if not folder.is_dir():
             raise click.BadParameter(
                 f"the folder {folder} does not exist; create it first", param_hint=f"'{option}'"

@@ -16,7 +16,7 @@ Seed = int | np.random.Generator | None
 
 # Rounds of drawing anew what was drawn twice; hubs of extreme degree may stay a few edges short after them.
 MAX_ROUNDS = 50
-# How finely expected degrees are told apart in a degree-corrected block model.
+# How finely expected degrees are distinguished in a degree-corrected block model.
 TICKETS_PER_NODE = 16
 
 

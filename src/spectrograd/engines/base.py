@@ -160,7 +160,7 @@ def new_seed(rng: np.random.Generator) -> int:
 
 
 class Engine(ABC):
-    """Where multivectors live and products run; derived methods are written for numpy arrays.
+    """An engine stores multivectors and multiplies them; derived methods are written for numpy arrays.
 
     An engine with multivectors of another kind also overrides ``from_numpy``, ``to_numpy``, ``map_blocks``
     and ``gather_blocks``.

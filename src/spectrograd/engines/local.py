@@ -109,9 +109,9 @@ class LocalEngine(Engine):
         assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
-        return self._fused(operator.astype(X.dtype), X, before, coefficients, out)
+        return self._run_run_fused(operator.astype(X.dtype), X, before, coefficients, out)
 
-    def _fused(
+    def _run_run_fused(
         self,
         operator: SparseOperator,
         X: Array,
@@ -143,7 +143,7 @@ class LocalEngine(Engine):
         return out
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
-        """The same bits for any number of threads, ours or those of BLAS; half the work if symmetric."""
+        """Compute the same bits for any number of threads, also of BLAS; half the work if symmetric."""
         if len(X) <= self.thresholds.small:
             left = X if metric is None else metric[:, None] * X
             with one_thread():
@@ -178,7 +178,7 @@ class LocalEngine(Engine):
         return len(X) <= self.thresholds.small or X.size <= self.thresholds.block
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
-        """By a kernel of our own, or by BLAS on one thread for each chunk: the same bits for any number."""
+        """Combine by a kernel, or by BLAS, one thread per chunk: the same bits for any number."""
         C = np.ascontiguousarray(C, dtype=X.dtype)
         small = None if E is None else np.ascontiguousarray(E, dtype=X.dtype)
         if self._is_small(X):

@@ -32,11 +32,11 @@ class NumpyEngine(Engine):
         return np.asarray(operator.diagonal * X - product, dtype=X.dtype)
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
-        """In float64, whatever the multivectors are."""
+        """Compute in float64, whatever the type of the multivectors."""
         left = X.astype(np.float64) if metric is None else metric * X.astype(np.float64)
         return np.asarray(left.T @ Y.astype(np.float64))
 
     def combine(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
-        """In the type of X."""
+        """Compute in the type of X."""
         product = X @ C if Y is None or E is None else X @ C + Y @ E
         return np.asarray(product, dtype=X.dtype)

@@ -27,7 +27,7 @@ class BlockSlice(NamedTuple):
 
 
 class HostSlice(NamedTuple):
-    """The same on the host: row pointers from zero, int32 as columns are; no weights where all are one."""
+    """A slice on the host: row pointers from zero, int32 as columns are; no weights where all are one."""
 
     start: int
     indptr: Array
@@ -74,20 +74,20 @@ class DeviceBlocks:
     _ones: dict[Any, Tensor] = field(default_factory=dict, repr=False)
 
     def slices(self, graph: Graph, dtype: object) -> Iterator[BlockSlice]:
-        """All of W, with weights in a type of torch."""
+        """Iterate over the slices of W, with weights in a type of torch."""
         # 1. a stream, or too large to stay: sent anew in every pass
         if not graph.is_resident or _bytes(graph) > self.most_bytes:
             return (
-                self._sent(block_slice, graph.n_nodes, dtype)
+                self._send(block_slice, graph.n_nodes, dtype)
                 for b in graph.blocks
                 for block_slice in self._cut(b)
             )
         if id(graph) not in self._kept:
             # 2. the first pass of a graph that may stay: weights as they are, cast when they are used
             self._reserve(_bytes(graph))
-            sent = [self._sent(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
+            sent = [self._send(p, graph.n_nodes, None) for b in graph.blocks for p in self._cut(b)]
             self._kept[id(graph)] = graph, sent, _bytes(graph)  # with the graph: its id stays its own
-        return (self._typed(block_slice, dtype) for block_slice in self._kept[id(graph)][1])
+        return (self._with_type(block_slice, dtype) for block_slice in self._kept[id(graph)][1])
 
     def _cut(self, block: RowBlock) -> Iterator[HostSlice]:
         return host_slices(block, self.block_slice)
@@ -97,16 +97,16 @@ class DeviceBlocks:
         while self._kept and sum(kept for *_, kept in self._kept.values()) + size > self.most_bytes:
             del self._kept[next(iter(self._kept))]
 
-    def _sent(self, block_slice: HostSlice, n_nodes: int, dtype: object) -> BlockSlice:
+    def _send(self, block_slice: HostSlice, n_nodes: int, dtype: object) -> BlockSlice:
         """On the device; without a type, weights as they are and none where all are one."""
         indptr = self.move(block_slice.indptr)
         indices = self.move(block_slice.indices)
         values = None if block_slice.weights is None else self.move(block_slice.weights)
         stop = block_slice.start + len(block_slice.indptr) - 1
         parts = BlockSlice(block_slice.start, stop, (indptr, indices, values, n_nodes))
-        return parts if dtype is None else self._typed(parts, dtype)
+        return parts if dtype is None else self._with_type(parts, dtype)
 
-    def _typed(self, block_slice: BlockSlice, dtype: object) -> BlockSlice:
+    def _with_type(self, block_slice: BlockSlice, dtype: object) -> BlockSlice:
         indptr, indices, values, n_nodes = block_slice.matrix
         if values is None:
             values = self._unit(len(indices), dtype)
@@ -139,7 +139,7 @@ class DeviceBlocks:
 
 
 def _bytes(graph: Graph) -> int:
-    """What the blocks of a resident graph take on a device."""
+    """Bytes of the blocks of a resident graph on a device."""
     return sum(
         4 * len(b.indptr) + b.indices.nbytes + (0 if b.weights is None else b.weights.nbytes)
         for b in graph.blocks

@@ -155,7 +155,7 @@ class TorchEngine(Engine):
         self, device: str | None = None, *, n_jobs: int | None = None, graph_bytes: float | None = None
     ) -> None:
         self.torch: ModuleType = need("torch", "engine='torch'")
-        self.device: Any = found_device(self.torch, device)
+        self.device: Any = find_device(self.torch, device)
         self.work = Work()
         self._n_threads = _threads(self.torch, n_jobs)
         if graph_bytes is None:
@@ -218,9 +218,9 @@ class TorchEngine(Engine):
         assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
-        return self._fused(operator, X, before, coefficients, out)
+        return self._run_run_fused(operator, X, before, coefficients, out)
 
-    def _fused(
+    def _run_run_fused(
         self,
         operator: SparseOperator,
         X: TorchMultiVector,
@@ -276,7 +276,7 @@ class TorchEngine(Engine):
     def combine(
         self, X: TorchMultiVector, C: Array, Y: TorchMultiVector | None = None, E: Array | None = None
     ) -> TorchMultiVector:
-        """In the type of X."""
+        """Compute in the type of X."""
         x = X.tensor
         product = x @ self._small(C, x.dtype)
         if Y is not None and E is not None:
@@ -284,7 +284,7 @@ class TorchEngine(Engine):
         return TorchMultiVector(product)
 
     def scale_rows(self, X: TorchMultiVector, factors: TorchMultiVector) -> TorchMultiVector:
-        """In the type of X."""
+        """Scale in the type of X."""
         return TorchMultiVector(X.tensor * factors.tensor.to(X.tensor.dtype))
 
     def columns(self, X: TorchMultiVector, chosen: slice) -> TorchMultiVector:
@@ -428,7 +428,7 @@ def _tensor(vector: Any) -> Any:
     return vector.tensor
 
 
-def found_device(torch: ModuleType, name: str | None) -> Any:
+def find_device(torch: ModuleType, name: str | None) -> Any:
     """Return the device of that name, or raise one clear error; None takes a card where there is one."""
     n_cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name is None:

@@ -68,7 +68,7 @@ class KernelRows:
         weights = sp.csr_array(self._kernel(model, X))
         _check(weights)
         X = X.astype(self.points.dtype)
-        return Rows(weights, matching(self.keys, row_keys(X)))
+        return Rows(weights, match_keys(self.keys, row_keys(X)))
 
     @cached_property
     def _doubles(self) -> Any:
@@ -111,7 +111,7 @@ class MatrixRows:
         weights = sp.csr_array(X, dtype=np.float64)
         weights.sum_duplicates()
         _check(weights)
-        same = matching(self.keys, row_keys(X)) if len(self.keys) else np.full(X.shape[0], -1)
+        same = match_keys(self.keys, row_keys(X)) if len(self.keys) else np.full(X.shape[0], -1)
         return Rows(weights, same)
 
 
@@ -157,7 +157,7 @@ class FeatureQuery:
         kind = next(self.graph.features.slices())[1].dtype
         Z = X.astype(kind) if self.fourier is None else self.fourier(X)
         links: Any = self.graph.links(Z)
-        return Rows(links, matching(self.keys, row_keys(Z)))
+        return Rows(links, match_keys(self.keys, row_keys(Z)))
 
 
 QueryAffinity = PointRows | KernelRows | MatrixRows | DistanceRows | FeatureQuery
@@ -205,7 +205,7 @@ def row_keys(rows: Any) -> Array:
     return keys
 
 
-def matching(known: Array, asked: Array) -> Array:
+def match_keys(known: Array, asked: Array) -> Array:
     """The first row with the same key, or -1; shape (n_asked,)."""
     # stable: of equal training rows the first is found
     order = np.argsort(known, kind="stable")

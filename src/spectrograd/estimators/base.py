@@ -424,7 +424,7 @@ class Clusterer(ClusterMixin, Spectral):
         return dict(super().__getstate__())
 
     def _n_columns(self, n_nodes: int) -> int | str:
-        """One per cluster unless told otherwise; "auto" is known later."""
+        """One per cluster unless ``n_components`` says otherwise; "auto" is known later."""
         if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
             return "auto"
         check_components(self.n_clusters, n_nodes, "n_clusters")

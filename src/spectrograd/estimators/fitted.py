@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from spectrograd.estimators.affinity_rows import QueryAffinity
 from spectrograd.estimators.inputs import FitInput
-from spectrograd.estimators.out_of_sample import TrainingData, rotated
+from spectrograd.estimators.out_of_sample import TrainingData, rotate
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows, plain_texts
 from spectrograd.labels.matching import LabelChanges, align_labels, rotation_onto
@@ -81,7 +81,7 @@ class PreviousFit:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return np.arange(len(names)), np.arange(len(names))
 
-    def renamed(self, labels: Array, names: Array, named: bool) -> tuple[Array, LabelChanges | None]:
+    def rename_clusters(self, labels: Array, names: Array, named: bool) -> tuple[Array, LabelChanges | None]:
         """New labels under the old names, and what became of the clusters."""
         then, now = self.common(names, named)
         if self.labels is None or not len(then):
@@ -144,7 +144,7 @@ def set_result_attributes(
     model.names_ = np.arange(len(result.vectors)) if names is None else plain_texts(names)
     named = makers is None
     model._rotation = None if previous is None else previous.rotation(embedding.vectors, model.names_, named)
-    model.embedding_ = rotated(embedding.vectors, model._rotation).astype(model._float, copy=False)
+    model.embedding_ = rotate(embedding.vectors, model._rotation).astype(model._float, copy=False)
     model.eigenvalues_ = embedding.eigenvalues
     # 2. how it was computed, and how good it is
     model.connectivity_ = result.connectivity
@@ -167,7 +167,7 @@ def set_result_attributes(
     if result.labels is not None:
         labels = result.labels
         if previous is not None:
-            labels, model.label_changes_ = previous.renamed(labels, model.names_, named)
+            labels, model.label_changes_ = previous.rename_clusters(labels, model.names_, named)
         model.__dict__.update(
             labels_=labels,
             n_clusters_=int(result.n_clusters or 0),

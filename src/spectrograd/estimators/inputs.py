@@ -110,7 +110,7 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
         return FitInput(given)
     # 2. an array: a matrix of affinities, or points
     check_affinity(model.affinity)
-    X = checked_matrix(X)
+    X = check_matrix(X)
     # "auto" looks at the array: a graph's matrix, or points
     affinity = detect_affinity({"X": X}) if model.affinity == AUTO else model.affinity
     attributes: dict[str, object] = {"affinity_": affinity}
@@ -207,7 +207,7 @@ def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> Multilayer
         graph = _foreign_layer(layer)
         if isinstance(graph, MultilayerGraph):
             return None
-        X = layer if graph is not None else checked_matrix(layer)
+        X = layer if graph is not None else check_matrix(layer)
         if graph is None and holds_graph(X):
             with name_in_messages(f"layer {name!r}"):
                 graph = Graph.from_matrix(X)
@@ -227,12 +227,12 @@ def _affinity_of_layers(model: Spectral, named: Mapping[object, object]) -> Affi
         return model.affinity
     if any(isinstance(layer, Graph) for layer in named.values()):
         return "precomputed"
-    return detect_affinity({f"layer {name!r}": checked_matrix(x) for name, x in named.items()})
+    return detect_affinity({f"layer {name!r}": check_matrix(x) for name, x in named.items()})
 
 
 def _point_layers(model: Spectral, affinity: Affinity, named: Mapping[str, object]) -> FitInput:
     points = {
-        name: check_array(checked_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
+        name: check_array(check_matrix(layer), accept_sparse="csr", input_name=f"view {name!r}")
         for name, layer in named.items()
     }
     made = {name: _affinity(model, affinity, x) for name, x in points.items()}
@@ -380,7 +380,7 @@ def graph_of_table(X: object, columns: Mapping[str, str]) -> Graph | MultilayerG
     return None
 
 
-def checked_matrix(X: object) -> Any:
+def check_matrix(X: object) -> Any:
     """Arrays as numpy wants them today, sparse ones checked before compiled code follows their indices."""
     X = from_tensor(X)
     if sp.issparse(X):

@@ -20,7 +20,7 @@ from spectrograd.estimators.affinity_rows import (
     QueryAffinity,
     Rows,
 )
-from spectrograd.estimators.inputs import checked_matrix, graph_of_table
+from spectrograd.estimators.inputs import check_matrix, graph_of_table
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
 from spectrograd.graph.validation import accept_signs
@@ -69,7 +69,7 @@ def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X
     if given is not None:
         return _by_names((given,), given.node_names, names)
     # 2. an array: weights to all nodes, or samples that the maker of the fit turns into weights
-    X = checked_matrix(X)
+    X = check_matrix(X)
     if maker is None:
         maker = MatrixRows(np.empty(0, np.uint64))
         X = _node_rows(X, len(names.names))
@@ -78,7 +78,7 @@ def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X
     else:
         kinds = [np.float64, np.float32]
         X = validate_data(model, X, accept_sparse="csr", dtype=kinds, reset=False)
-    return _joined([maker(model, X)], _may_be_far(maker))
+    return _join_rows([maker(model, X)], _may_be_far(maker))
 
 
 def query_layers(
@@ -95,7 +95,7 @@ def query_layers(
         return _by_names(_in_order(by_name, layer_names), graph.node_names, names)
     if graph is not None or not isinstance(X, Mapping | Sequence):
         raise ValueError("expected the edges of new nodes in several layers: as in fit, a list or a dict")
-    named = X if isinstance(X, Mapping) else _numbered(X, layer_names)
+    named = X if isinstance(X, Mapping) else _by_layer_names(X, layer_names)
     foreign = {str(name): graph_of(layer) for name, layer in named.items()}
     graphs = {name: layer for name, layer in foreign.items() if isinstance(layer, Graph)}
     if graphs and len(graphs) == len(foreign):
@@ -105,7 +105,7 @@ def query_layers(
     return _rows_of_layers(model, makers, len(names.names), _in_order(named, layer_names))
 
 
-def _numbered(layers: Sequence[object], layer_names: Sequence[str]) -> dict[str, object]:
+def _by_layer_names(layers: Sequence[object], layer_names: Sequence[str]) -> dict[str, object]:
     if len(layers) != len(layer_names):
         raise ValueError(f"{len(layers)} layers for a model of {len(layer_names)}; None stands for no edges")
     return dict(zip(layer_names, layers, strict=True))
@@ -135,11 +135,11 @@ def _rows_of_layers(
             found.append(MatrixRows(np.empty(0, np.uint64))(model, _node_rows(layer, n_nodes)))
         else:
             found.append(makers[number](model, check_array(layer, accept_sparse="csr")))
-    return _joined(found, makers is not None and any(map(_may_be_far, makers)))
+    return _join_rows(found, makers is not None and any(map(_may_be_far, makers)))
 
 
 def _matrix(layer: object) -> Any:
-    return checked_matrix(layer) if sp.issparse(layer) else np.atleast_2d(np.asarray(layer))
+    return check_matrix(layer) if sp.issparse(layer) else np.atleast_2d(np.asarray(layer))
 
 
 def _may_be_far(maker: QueryAffinity) -> bool:
@@ -158,7 +158,7 @@ def _node_rows(X: object, n_nodes: int) -> Any:
     return matrix
 
 
-def _joined(found: Sequence[Rows], may_be_far: bool) -> Query:
+def _join_rows(found: Sequence[Rows], may_be_far: bool) -> Query:
     # a new node needs an edge in some layer
     linked = sum(np.asarray(abs(rows.weights).sum(axis=1)).ravel() for rows in found)
     bare = np.flatnonzero(linked == 0)
@@ -292,7 +292,7 @@ class TrainingData:
         return Extrapolated(vectors, reached, query.same, scores, query.names)
 
 
-def rotated(vectors: Array, rotation: Array | None) -> Array:
+def rotate(vectors: Array, rotation: Array | None) -> Array:
     """Rows (n, k) turned, each by itself to the last bit."""
     return vectors if rotation is None else np.einsum("ij,jk->ik", vectors, rotation)
 
@@ -330,7 +330,7 @@ def _query(model: Spectral, X: object) -> Query:
 def new_embedding(model: Spectral, rows: Extrapolated) -> Array:
     """The columns and directions of ``embedding_`` for new rows."""
     n_dropped = rows.vectors.shape[1] - model.embedding_.shape[1]
-    return rotated(rows.vectors[:, n_dropped:], model._rotation).astype(model._float, copy=False)
+    return rotate(rows.vectors[:, n_dropped:], model._rotation).astype(model._float, copy=False)
 
 
 def new_labels(model: Clusterer, rows: Extrapolated, outlier_quantile: float | None) -> Array:

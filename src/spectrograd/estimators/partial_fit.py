@@ -132,7 +132,7 @@ def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: An
     with accept_signs(is_signed_kind(model.laplacian)):
         # 1. the changes as graphs; where X holds none, it holds points
         edges = None if X is None else _edges(X, known.graph)
-        removed = None if remove is None else _removed(remove, known.graph)
+        removed = None if remove is None else _edges_to_remove(remove, known.graph)
     if X is not None and edges is None:
         return _add_points(model, X)
     changes = EdgeChanges(edges, removed, mode, new_nodes)
@@ -266,7 +266,7 @@ def _edges(X: object, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph
     return Graph.from_matrix(X, names=graph.node_names) if square and isinstance(graph, Graph) else None
 
 
-def _removed(X: object, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
+def _edges_to_remove(X: object, graph: Graph | MultilayerGraph) -> Graph | MultilayerGraph:
     edges = _edges(X, graph)
     if edges is None:
         raise GraphError("remove: expected edges, as a table, a graph or a square matrix of all nodes")

@@ -122,8 +122,8 @@ CLASSES = (
 )
 # Of a fitted model, with one row per node.
 PER_NODE = ("_raw_vectors", "labels_", "membership_", "names_")
-# Large or told by others: the progress of the solver, the matrix of the graph, the layers' own solutions,
-# the embedding once more on a device.
+# Large, or recorded elsewhere: the progress of the solver, the matrix of the graph, the layers' own
+# solutions, the embedding once more on a device.
 NOT_SAVED = frozenset({"history_", "affinity_matrix_", "_merged", "_multivector", "_keeps_multivector"})
 
 
@@ -280,15 +280,15 @@ def _check_diffusion(fitted: JsonObject) -> None:
 
 
 def _check_files(folder: Path, files: dict[str, dict[str, int]], check: bool) -> None:
-    for name, told in files.items():
+    for name, recorded in files.items():
         path = folder / Path(name).name
         if path.is_symlink():
             raise GraphError(f"{path}: is a link, which is not followed; save the model again")
         size = path.stat().st_size if path.is_file() else -1
-        if size != told["bytes"]:
-            what = "missing" if size < 0 else f"{size} bytes long instead of {told['bytes']}"
+        if size != recorded["bytes"]:
+            what = "missing" if size < 0 else f"{size} bytes long instead of {recorded['bytes']}"
             raise GraphError(f"{path}: {what}; save the model again")
-        if check and zlib.crc32(path.read_bytes()) != told["crc32"]:
+        if check and zlib.crc32(path.read_bytes()) != recorded["crc32"]:
             raise GraphError(f"{path}: damaged (its checksum is wrong); save the model again")
 
 

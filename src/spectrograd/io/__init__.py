@@ -1,4 +1,4 @@
-"""Doors of the house: files and other libraries' objects, in and out."""
+"""Readers and writers: files and other libraries' objects, in and out."""
 
 from spectrograd.io.interop import graph_of
 from spectrograd.io.interop.frames import from_frame, to_arrow, to_pandas, to_polars

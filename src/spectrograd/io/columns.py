@@ -230,7 +230,7 @@ def is_header(
 
     Names over columns of numbers are one. Over texts they are one if they never come again in the whole file
     while other names do, which is said in a warning; a name that comes again is a node. Where no name at all
-    comes again nothing can be told: an error, unless the caller is ``sure`` that there are edges only.
+    comes again nothing is certain: an error, unless the caller is ``sure`` that there are edges only.
 
     Parameters
     ----------

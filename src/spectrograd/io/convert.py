@@ -25,7 +25,7 @@ from spectrograd.store import is_store, open_store
 from spectrograd.store.edge_batches import EdgeSource, GraphSource, IngestSettings
 from spectrograd.store.format import StoreMeta
 from spectrograd.store.ingest import ingest
-from spectrograd.system import resolved
+from spectrograd.system import resolve_path
 from spectrograd.typing import JsonObject
 
 
@@ -118,7 +118,7 @@ def _stdin_as_file(sources: Sequence[str], target: str) -> Iterator[tuple[Sequen
         return
     if sources.count(STDIN) > 1:
         raise GraphError("standard input ('-') can be only one of the layers")
-    place = resolved(target)
+    place = resolve_path(target)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".stdin", dir=place.parent) as folder:
         kept = Path(folder, "stdin.txt")
         with open(kept, "wb") as handle:
@@ -139,7 +139,7 @@ def dask_frame_to_store(target: Path, frame: Any, settings: IngestSettings) -> S
 
     The folder of the target must be one that the workers write to as well.
     """
-    place = resolved(target)
+    place = resolve_path(target)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=".parts", dir=place.parent) as folder:
         frame.to_parquet(folder, write_index=False, write_metadata_file=False)
         return convert([folder], str(target), settings)

@@ -87,7 +87,7 @@ class EdgeTable:
     """The columns of an edge list; ``nodes`` names those that may have no edge.
 
     Where there are ``ids``, distinct and sorted, ``source`` and ``target`` are places among them. Where rows
-    are ``directed``, what is lost by dropping directions is told.
+    are ``directed``, what is lost by dropping directions is reported.
     """
 
     name: str
@@ -171,22 +171,22 @@ def _names(
 ) -> tuple[list[str] | None, bool]:
     """Names of the columns where a comment tells them, and whether the first line is a header."""
     comments = [line for line in file.head[: number - 1] if line.strip().startswith(COMMENTS)]
-    told = comment_header(comments, len(fields))
+    names = comment_header(comments, len(fields))
     if header is not None:
-        return told, header
+        return names, header
     named = [name for role, name in chosen.items() if not (role == "weight" and is_no_weight(name, fields))]
-    if any(name in (told or ()) for name in named):
-        return told, False
+    if any(name in (names or ()) for name in named):
+        return names, False
     if any(not is_column_number(name) for name in named) or {"src", "dst"} <= set(map(role_of, fields)):
         return None, True
-    if told is not None or len(fields) < 2:
-        return told, False
+    if names is not None or len(fields) < 2:
+        return names, False
     ends = [int(chosen.get(end, at)) - 1 for at, end in enumerate(ENDS, start=1)]
     if max(ends) >= len(fields):
-        return told, False
+        return names, False
     # Numbers are what columns without names are chosen by: in doubt there is no header.
     sure = bool(named) or len(fields) > 3
-    return told, is_header(file, number, fields, columns, (ends[0], ends[1]), delimiter, sure=sure)
+    return names, is_header(file, number, fields, columns, (ends[0], ends[1]), delimiter, sure=sure)
 
 
 def _roles_without_header(

@@ -40,7 +40,7 @@ def decoding(path: str, what: str, remedy: str = "copy or save it again") -> Ite
     """Whatever a decoder of foreign bytes fails with is a fault of the file, and names it.
 
     Bytes flipped at random reach any line of zipfile, expat or a header's parser: no list of exceptions is
-    complete. As little as possible belongs inside: a bug of ours would be told as a fault of the file.
+    complete. As little as possible belongs inside: a bug of ours would be reported as a fault of the file.
     """
     try:
         yield

@@ -317,7 +317,7 @@ def _read_edges(path: str, options: ReadOptions) -> EdgeTable:
     if reader.columns is not None:
         return reader.columns(path, options)
     _refuse_choice(path, options)
-    assert reader.edges is not None  # matrices were told apart before
+    assert reader.edges is not None  # matrices were read before
     return reader.edges(path)
 
 

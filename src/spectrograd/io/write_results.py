@@ -1,4 +1,4 @@
-"""Results out: one row per node, the node's name beside it wherever the format has room."""
+"""Results out: one row per node, the node's name beside it wherever the format has a place for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spectrograd.graph.node_names import as_plain
 from spectrograd.io.parquet import PARQUET_SUFFIX, write_row_groups
 from spectrograd.io.text import ZSTD, compression_of, data_suffix
 from spectrograd.io.write_graph import as_field, warn_of_formulas, whole_file, write_text
-from spectrograd.system import need, resolved
+from spectrograd.system import need, resolve_path
 from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -245,8 +245,8 @@ def check_parts(path: str | os.PathLike[str]) -> None:
     if target.suffix != SUFFIX:
         raise ValueError(f"{path}: a folder of parts is written as Parquet; call it name{SUFFIX}/")
     need("pyarrow.parquet", f"{path}: Parquet")
-    if not resolved(target).parent.is_dir():
-        raise ValueError(f"{path}: the folder {resolved(target).parent} does not exist; create it first")
+    if not resolve_path(target).parent.is_dir():
+        raise ValueError(f"{path}: the folder {resolve_path(target).parent} does not exist; create it first")
     if target.exists() and not (target.is_dir() and all(map(_is_part, target.iterdir()))):
         raise ValueError(f"{path}: is there already and no folder of parts; choose another name")
 

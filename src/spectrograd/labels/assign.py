@@ -98,13 +98,13 @@ def assign(
     rng = np.random.default_rng(random_state)
     inertia: float | None
     if method == "kmeans" and unit_rows and len(everything) > MAX_COPIED_ROWS:
-        rows = _checked_rows(everything, n_clusters)
+        rows = _check_rows(everything, n_clusters)
         all_labels, sure, inertia = assign_in_chunks(
             rows, out, n_clusters, n_init, rng, norm_regularization, deadline
         )
     else:
         part = np.delete(np.arange(len(everything)), out) if len(out) else slice(None)
-        rows = _checked_rows(everything[part], n_clusters)
+        rows = _check_rows(everything[part], n_clusters)
         if unit_rows:
             rows = as_unit_rows(rows, norm_regularization)
         labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows, deadline=deadline)
@@ -136,7 +136,7 @@ def _labels(
     raise ValueError(f"unknown method {method!r}; choose one of kmeans, cluster_qr, discretize")
 
 
-def _checked_rows(vectors: ArrayLike, n_clusters: int) -> Array:
+def _check_rows(vectors: ArrayLike, n_clusters: int) -> Array:
     rows = np.ascontiguousarray(vectors)
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
@@ -209,7 +209,7 @@ def _discretize(
 
 
 def _spread_rows(rows: Array, rng: np.random.Generator) -> Array:
-    """As many rows as columns, each as orthogonal as possible to those before: a start for the rotation."""
+    """Choose rows, one per column, each as orthogonal as possible to those before."""
     n_columns = rows.shape[1]
     chosen = np.empty((n_columns, n_columns))
     chosen[0] = rows[rng.integers(len(rows))]
@@ -239,6 +239,19 @@ def assign_distributed(
 
     The rows of X (N x K) have the numbers ``order`` in the result (None: as they are) and in ``excluded``.
     The labels come back in the order of the result, and as a multivector (N x 1) in that of X.
+
+    Parameters
+    ----------
+    engine
+        Where X lives.
+    X
+        Multivector N x K.
+    order : array of shape (N,) or None
+        The number that each row of X has in the result; None: its own.
+    n_clusters, n_init, norm_regularization, random_state, deadline
+        As of :func:`~spectrograd.labels.assign`.
+    excluded : array of int
+        Numbers, in the result, of rows that take no part.
     """
     started = time.perf_counter()
     n = X.shape[0]

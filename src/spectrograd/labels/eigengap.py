@@ -61,7 +61,7 @@ class Eigengap:
 
     @property
     def runners_up_text(self) -> str:
-        """The same in words."""
+        """The runners-up in words."""
         return ", ".join(map(str, self.runners_up)) or "none"
 
     @property
@@ -140,7 +140,7 @@ class Eigengap:
             )
 
     def summary(self) -> JsonObject:
-        """What ``--summary-json`` holds."""
+        """The entries of ``--summary-json``."""
         return {
             "eigenvalues": self.eigenvalues,
             "gaps": self.gaps,
@@ -152,17 +152,17 @@ class Eigengap:
 
 
 def n_eigenvalues(n_nodes: int) -> int:
-    """How many eigenvalues the first look needs: one more than the largest number of clusters."""
+    """Number of eigenvalues for the first look: one more than the largest number of clusters."""
     return min(FIRST_MAX_CLUSTERS + 1, n_nodes - 1)
 
 
 def n_more_eigenvalues(n_nodes: int) -> int:
-    """How many the second look needs; no more than the first where the graph is too small for it."""
+    """Number of eigenvalues for the second look; that of the first where the graph is too small."""
     return max(n_eigenvalues(n_nodes), min(MAX_CLUSTERS + 1, n_nodes // 4))
 
 
 def bulk_edge(layers: Sequence[Graph], kind: Kind = "random_walk", tau: float = 0.0) -> float | None:
-    """Where the eigenvalues of a random graph (or of a sum of layers) with as many edges begin.
+    """The eigenvalue at which the bulk of a random graph (or sum of layers) with as many edges begins.
 
     The semicircle of random graphs with given degrees (Chung, Lu and Vu 2003): eigenvalues of the normalised
     Laplacian are those of noise from ``1 - 2 / sqrt(d)`` on, d the mean number of neighbours. Weights make it

@@ -26,7 +26,7 @@ WORTH_THREADS = 5_000_000  # multiplications of one pass
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Where every row belongs, seen from some ``centres``; :attr:`gaps` and :attr:`use` on demand."""
+    """Labels of all rows by their nearest of some ``centres``; :attr:`gaps` and :attr:`use` on demand."""
 
     centres: Array
     labels: Array
@@ -42,7 +42,7 @@ class Assignment:
 
     @cached_property
     def use(self) -> Array:
-        """By how much the squared distances would grow without each centre."""
+        """Growth of the squared distances without each centre."""
         return self.measure_use()
 
     @cached_property
@@ -75,6 +75,17 @@ def descend(
 
     The rows should be near the origin or the expanded squares lose digits. ``tolerance`` is a sum of squares.
     ``deadline`` is a moment of ``time.perf_counter``; the first look is taken whatever the time.
+
+    Parameters
+    ----------
+    points : array of shape (n, k)
+    centres : array of shape (n_clusters, k)
+    tolerance
+        Sum of squared moves of the centres that ends the run.
+    max_steps
+        Most steps.
+    deadline
+        A moment of ``time.perf_counter`` after which no step is made.
 
     Examples
     --------
@@ -172,7 +183,7 @@ def _use(points: Array, centres: Array, labels: Array, worth_threads: int) -> Ar
 
 
 def _lead(centres: Array, rows: Array) -> Array:
-    """By how much the best score of each row exceeds the second best."""
+    """Difference between the best and the second best score of each row."""
     scores = _scores(rows, centres)
     every = np.arange(len(rows))
     labels = np.argmax(scores, axis=1)
@@ -218,6 +229,23 @@ def kmeans(
 
     ``n_init`` is the most runs. The rows should be near zero; ``origin`` was subtracted to bring them there.
     After ``deadline``, a moment of ``time.perf_counter``, no other run is begun.
+
+    Parameters
+    ----------
+    points : array of shape (n, k)
+        Rows near zero.
+    n_clusters
+        Number of clusters.
+    n_init
+        Most runs.
+    rng
+        Source of the sample and the starts.
+    origin : array of shape (k,) or number
+        Subtracted from the rows before.
+    thresholds
+        Sizes from which a sample is taken.
+    deadline
+        A moment of ``time.perf_counter`` after which no other run is begun.
 
     Examples
     --------
@@ -280,9 +308,9 @@ class Search:
         # 1. first centres: pivots of the eigenvectors (Damle, Minden and Ying 2019) or k-means++
         directed = n_init > 1 and self.points.shape[1] >= n_clusters
         if directed:
-            best = self._settled(pivot_centres(self.points + self.origin, n_clusters) - self.origin)
+            best = self._settle(pivot_centres(self.points + self.origin, n_clusters) - self.origin)
         else:
-            best = self._settled(spread_centres(self.points, n_clusters, self.rng))
+            best = self._settle(spread_centres(self.points, n_clusters, self.rng))
         nothing = ROUNDING * float(np.einsum("ij,ij->", self.points, self.points))
         # 2. breathing k-means (Fritzke, arXiv 2006.15666): add centres, settle, remove as many
         extra = min(EXTRA, (n_clusters + 1) // 2, len(self.points) - n_clusters)
@@ -295,7 +323,7 @@ class Search:
                 break
             # after a breath in vain a fresh start: breaths do not leave every local optimum
             if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
-                other = self._settled(spread_centres(self.points, n_clusters, self.rng))
+                other = self._settle(spread_centres(self.points, n_clusters, self.rng))
             else:
                 other = self._breath(best, extra)
             # fewer centres at a time once many do not help
@@ -306,7 +334,7 @@ class Search:
                 best = other
         return best
 
-    def _settled(self, centres: Array, max_steps: int = MAX_STEPS) -> Assignment:
+    def _settle(self, centres: Array, max_steps: int = MAX_STEPS) -> Assignment:
         return descend(
             self.points,
             centres,
@@ -317,15 +345,15 @@ class Search:
 
     def _breath(self, best: Assignment, extra: int) -> Assignment:
         """Split the worst clusters, then do without the centres of least use (Fritzke, arXiv 2006.15666)."""
-        more = self._settled(np.vstack([best.centres, self.points[self._rows_to_add(best, extra)]]), BREATH)
-        return self._settled(np.delete(more.centres, _to_spare(more, extra), axis=0))
+        more = self._settle(np.vstack([best.centres, self.points[self._rows_to_add(best, extra)]]), BREATH)
+        return self._settle(np.delete(more.centres, _to_spare(more, extra), axis=0))
 
     def _rows_to_add(self, best: Assignment, count: int) -> list[int]:
         """A row of each cluster of large error, drawn by its squared distance."""
         # error of a cluster: the sum of the squared distances of its rows
         errors = np.bincount(best.labels, best.gaps, len(best.centres))
         worst = np.argsort(errors)[::-1][:count]
-        return [int(_drawn(np.where(best.labels == c, best.gaps, 0), 1, self.rng)[0]) for c in worst]
+        return [int(_draw_rows(np.where(best.labels == c, best.gaps, 0), 1, self.rng)[0]) for c in worst]
 
 
 def _to_spare(found: Assignment, count: int) -> list[int]:
@@ -352,7 +380,7 @@ def spread_centres(points: Array, n_clusters: int, rng: np.random.Generator) -> 
     gaps = _squares(points, points[chosen])[:, 0]
     while len(chosen) < n_clusters:
         # draw by squared distance (D^2 sampling), keep the candidate that lowers the sum most
-        candidates = _drawn(gaps, n_trials, rng)
+        candidates = _draw_rows(gaps, n_trials, rng)
         after = np.minimum(gaps[:, None], _squares(points, points[candidates]))
         best = int(np.argmin(after.sum(axis=0)))
         chosen.append(int(candidates[best]))
@@ -360,7 +388,7 @@ def spread_centres(points: Array, n_clusters: int, rng: np.random.Generator) -> 
     return points[chosen].astype(np.float64)
 
 
-def _drawn(odds: Array, count: int, rng: np.random.Generator) -> Array:
+def _draw_rows(odds: Array, count: int, rng: np.random.Generator) -> Array:
     """Row numbers by their odds; where all are zero any row will do."""
     up_to = np.cumsum(odds)
     if up_to[-1] == 0:
@@ -382,17 +410,17 @@ TINY = 1e-200  # squares of lengths that are not trusted
 def unit_rows(rows: Array, norm_regularization: float = 0.0) -> Array:
     """Rows (n, k) of unit length; see :func:`~spectrograd.labels.assign` for ``norm_regularization``."""
     lengths = row_lengths(rows)
-    return _divided(
+    return _divide_rows(
         rows, lengths, float(np.median(lengths)) * norm_regularization**0.5 if norm_regularization else 0.0
     )
 
 
 def soft_unit(rows: Array, length: float) -> Array:
-    """The same where the length that others are compared with is known: rows much shorter stay short."""
-    return _divided(rows, row_lengths(rows), length)
+    """Rows of softly unit length, relative to a known ``length``: rows much shorter stay short."""
+    return _divide_rows(rows, row_lengths(rows), length)
 
 
-def _divided(rows: Array, lengths: Array, length: float) -> Array:
+def _divide_rows(rows: Array, lengths: Array, length: float) -> Array:
     lengths = np.hypot(lengths, length) if length else lengths
     lengths[lengths == 0] = 1
     return np.asarray(rows / lengths[:, None], dtype=rows.dtype)

@@ -15,7 +15,7 @@ KIN = 0.25
 
 @dataclass(frozen=True)
 class LabelChanges:
-    """What became of the clusters.
+    """The fate of the clusters between two clusterings.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class LabelChanges:
 
     @property
     def sentence(self) -> str:
-        """In plain words."""
+        """The changes in plain words."""
         sentences = [f"{self.moved:,} of {self.common:,} nodes changed their cluster"]
         sentences += [f"cluster {old} split into {_enumerate(new)}" for old, new in self.split]
         sentences += [f"clusters {_enumerate(old)} merged into {new}" for old, new in self.merged]
@@ -48,7 +48,7 @@ class LabelChanges:
         return "; ".join(sentences)
 
     def summary(self) -> JsonObject:
-        """What ``--summary-json`` holds."""
+        """The entries of ``--summary-json``."""
         return {
             "moved": self.moved,
             "common": self.common,
@@ -104,7 +104,7 @@ def align_labels(before: Array, after: Array, more: Array | None = None) -> tupl
 
 
 def _changes(table: Array, name: Array, moved: int, common: int) -> LabelChanges:
-    """Who comes from whom: kin where a good part of either went to, or came from, the other."""
+    """Relate old and new clusters: kin where a good part of either came from, or went to, the other."""
     # of each old cluster, where its nodes went; of each new one, where they came from
     share_out = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     share_in = table / np.maximum(table.sum(axis=0, keepdims=True), 1)

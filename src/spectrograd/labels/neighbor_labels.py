@@ -65,7 +65,7 @@ def follow_neighbours(
     """
     degrees = sum(layer.degrees for layer in layers)
     weak = np.asarray((degrees < sum(added)) & (labels >= 0))
-    seen = _looked_at(layers, labels, weak)
+    seen = _read_neighbours(layers, labels, weak)
     new = labels.copy()
     sure = None if membership is None else membership.copy()
     # 1. (b): weak nodes take the cluster that most of their edges lead to
@@ -102,7 +102,7 @@ class _Seen:
     lead: Array
 
 
-def _looked_at(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
+def _read_neighbours(layers: Sequence[Graph], labels: Array, weak: Array) -> _Seen:
     n = len(labels)
     several = len(layers) > 1
     n_clusters = int(labels.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""How sure the label of a node is: how much nearer its own centre is than the next."""
+"""Confidence in labels (the distance to the own centre over that to the next), and k-means on samples."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def membership(rows: Array, labels: Array, n_clusters: int) -> Array:
 
 
 def squared_distances(rows: Array, centres: Array) -> Array:
-    """Of all rows to all centres: (n, n_clusters). Rounding is 1e-16 of the rows' squares: nothing here."""
+    """Squared distances of rows to centres, (n, n_clusters), up to 1e-16 of the rows' squares."""
     lengths = np.einsum("ij,ij->i", rows, rows)[:, None] + np.einsum("ij,ij->i", centres, centres)
     return np.asarray(np.maximum(lengths - 2 * (rows @ centres.T), 0))
 
 
 def confidence(squares: Array, labels: Array) -> Array:
-    """Of some rows, by their squared distances to the centres (n, n_clusters), which are changed."""
+    """Confidence in labels by squared distances to the centres (n, n_clusters); mutates the squares."""
     at = np.arange(len(squares))
     own = np.sqrt(squares[at, labels])
     squares[at, labels] = np.inf
@@ -98,6 +98,20 @@ def assign_in_chunks(
     """k-means on rows of (softly) unit length; parameters are those of :func:`~spectrograd.labels.assign`.
 
     The embedding (N x K) is read once, and nothing of its size is made of it.
+
+    Parameters
+    ----------
+    vectors : array of shape (N, K)
+    excluded : array of int
+        Row numbers that take no part.
+    n_clusters, n_init
+        As of :func:`~spectrograd.labels.assign`.
+    rng
+        Source of the sample and the starts.
+    norm_regularization
+        As of :func:`~spectrograd.labels.assign`.
+    deadline
+        A moment of ``time.perf_counter`` after which k-means begins no other run.
     """
     active = np.ones(len(vectors), bool)
     active[excluded] = False

@@ -29,7 +29,7 @@ MAX_FILTER_GROWTH = 4.0
 
 @dataclass(frozen=True)
 class Bulk:
-    """Where most eigenvalues lie (mean and standard deviation), and the upper ``end`` of all of them."""
+    """The interval of most eigenvalues (mean, standard deviation), and the upper ``end`` of all."""
 
     mean: float
     deviation: float

@@ -95,7 +95,19 @@ class Factor(ABC):
 
     @abstractmethod
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
-        """Mutates previous: ``a (L D L')^-1 metric current + b current + c previous``, ``by = (a, b, c)``."""
+        """Mutates previous: ``a (L D L')^-1 metric current + b current + c previous``, ``by = (a, b, c)``.
+
+        Parameters
+        ----------
+        metric : array of shape (N,)
+            In the factor's order, as all vectors here.
+        current, previous : arrays of shape (n_panels, N, 8)
+            The last two terms of a recurrence, as panels.
+        work
+            Scratch memory of :meth:`workspace`.
+        by
+            a, b and c.
+        """
 
     def _safe(self) -> bool:
         """A definite matrix far from singular: elimination without pivoting is stable."""
@@ -104,7 +116,7 @@ class Factor(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SmallFactor(Factor):
-    """By SuperLU, minimum degree: nothing is compiled for a small graph. Vectors keep the nodes' order."""
+    """A factor by SuperLU, minimum degree: nothing is compiled. Vectors keep the nodes' order."""
 
     lu: Any
     order: Array
@@ -135,7 +147,7 @@ class SmallFactor(Factor):
         return np.asarray(panels[0])
 
     def workspace(self, panels: Array) -> Array:
-        """None is needed."""
+        """No scratch memory is needed."""
         return np.empty(0)
 
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
@@ -147,7 +159,7 @@ class SmallFactor(Factor):
 
 @dataclass(frozen=True, eq=False)
 class FrontFactor(Factor):
-    """By compiled kernels: approximate minimum degree, dense fronts."""
+    """A factor by compiled kernels: approximate minimum degree, dense fronts."""
 
     fronts: Fronts
     parts: Parts
@@ -172,7 +184,7 @@ class FrontFactor(Factor):
         return None if numbers is None else cls(fronts, parts, fronts.order, *numbers)
 
     def transform(self, X: Array) -> Array:
-        """By one pass."""
+        """Copy X to panels, in one pass."""
         from spectrograd.kernels.ldl_numeric import to_panels
 
         panels = np.empty((-(-X.shape[1] // LANES), len(X), LANES))
@@ -180,7 +192,7 @@ class FrontFactor(Factor):
         return panels
 
     def inverse_transform(self, panels: Array, n_columns: int) -> Array:
-        """By one pass."""
+        """Copy panels back, in one pass."""
         from spectrograd.kernels.ldl_numeric import from_panels
 
         out = np.empty((panels.shape[1], n_columns))
@@ -192,7 +204,7 @@ class FrontFactor(Factor):
         return np.empty((len(panels), self.parts.n_places, LANES))
 
     def step(self, metric: Array, current: Array, previous: Array, work: Array, by: Coefficients) -> None:
-        """All in one kernel."""
+        """Take the step in one kernel."""
         from spectrograd.kernels.ldl_numeric import recur
 
         recur(self.fronts, self.parts, self.values, self.pivots, metric, work, current, previous, by)
@@ -249,12 +261,12 @@ class FactorSize(NamedTuple):
     operations: float
 
     def __add__(self, other: object) -> FactorSize:
-        """Of two parts that have no edge in common."""
+        """The size of two parts that have no edge in common."""
         assert isinstance(other, FactorSize)
         return FactorSize(self.entries + other.entries, self.operations + other.operations)
 
     def times(self, number: float) -> FactorSize:
-        """Of so many such parts."""
+        """The size of ``number`` such parts."""
         return FactorSize(number * self.entries, number * self.operations)
 
 

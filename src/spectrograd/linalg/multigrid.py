@@ -75,8 +75,8 @@ def shrinkage(operator: SparseOperator, n_sampled: int = 2000) -> float:
     # a matching of the whole graph (cheap), entries of some of its aggregates (expensive)
     part, n = _match(operator, 3)
     begin, order = coarsening.members(part, n)
-    chosen = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
-    return float(coarsening.entries_left(*operator.graph.pattern, part, begin, order, chosen))
+    sampled = np.linspace(0, n - 1, min(n, n_sampled)).astype(np.int64)
+    return float(coarsening.entries_left(*operator.graph.pattern, part, begin, order, sampled))
 
 
 def _match(operator: SparseOperator, largest: int) -> tuple[Array, int]:

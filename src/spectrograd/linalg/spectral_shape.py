@@ -51,7 +51,7 @@ class SpectralShape:
         return value, value * power / k
 
     def crowding(self, k: int) -> float:
-        """How many distances of this size the spectrum above the k-th eigenvalue is wide.
+        """The width of the spectrum above the k-th eigenvalue, in distances to the next one.
 
         Krylov methods take about as many products as its square root (Saad 2011, section 6.6).
         """

@@ -139,7 +139,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Edge:
-    """Where a step falls: ``value``, the ``count`` of eigenvalues below it and its ``standard_error``."""
+    """The edge of a step: ``value``, the ``count`` of eigenvalues below it and its ``standard_error``."""
 
     value: float
     count: float
@@ -147,7 +147,7 @@ class Edge:
 
 
 class StepQuality(NamedTuple):
-    """What a filter will do, by a density of eigenvalues.
+    """The predicted quality of a filter, by a density of eigenvalues.
 
     ``noise`` is the share of the filtered squares that lies above the edge; ``flatness`` the effective number
     of vectors below it (participation of their weights) over their count.
@@ -164,7 +164,7 @@ class StepQuality(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpectralDensity:
-    """How many eigenvalues lie where, as the kernel polynomial method sees it.
+    """A density of eigenvalues, by the kernel polynomial method.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class SpectralDensity:
 
     @classmethod
     def of(cls, moments: Array, bounds: tuple[float, float]) -> SpectralDensity:
-        """From the moments (m + 1, d) of columns: Chebyshev-Gauss quadrature of the damped expansion."""
+        """Estimate the density from the moments (m + 1, d) of columns: Chebyshev-Gauss quadrature."""
         degree = len(moments) - 1
         n = GRID_PER_MOMENT * (degree + 1)
         angles = math.pi * (np.arange(n)[::-1] + 0.5) / n
@@ -226,7 +226,7 @@ class SpectralDensity:
         return Edge(self.value_at(float(self.points[at])), float(means[at]), float(errors[at]))
 
     def quality(self, edge: float, degree: int) -> StepQuality:
-        """What the step of this degree with its edge at an eigenvalue will do to random columns."""
+        """Predict the effect on random columns of the step of this degree with its edge there."""
         point = self.point_at(edge)
         # the squared filter at every point: its share of the length of a random column there
         squares = np.polynomial.chebyshev.chebval(self.points, step_coefficients(point, degree)) ** 2

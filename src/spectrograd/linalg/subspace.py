@@ -233,7 +233,7 @@ class Basis:
         self._far = True  # the next product has parts along every vector, not only along the last ones
 
     def numbers(self) -> dict[str, object]:
-        """All but the vectors, as plain values: with the vectors it can be :meth:`restore`."""
+        """All plain values of the basis; with the vectors :meth:`restore` makes the basis again."""
         numbers = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
         return numbers | {"far": self._far, "dtype": self.dtype.name}
 

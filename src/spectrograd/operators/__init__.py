@@ -1,4 +1,4 @@
-"""What a solver multiplies: Laplacians, regularised or not, low rank, functions and sums of them."""
+"""Operators, which solvers multiply: Laplacians, regularised or not, low rank, functions and sums of them."""
 
 from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import Kind, laplacian

@@ -94,7 +94,7 @@ class Operator(ABC):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What a solver may ask for."""
+        """Capabilities that a solver may require."""
         return PRODUCTS
 
     @abstractmethod
@@ -103,18 +103,18 @@ class Operator(ABC):
 
     @abstractmethod
     def to_engine(self, engine: Engine) -> Operator:
-        """The same operator with what is N long as multivectors of an engine."""
+        """Load the operator on an engine: everything N long becomes a multivector."""
 
     @abstractmethod
     def rounding(self, dtype: DTypeLike) -> float:
-        """By how much rounding may move an eigenvalue, of the operator as it was made (not placed)."""
+        """A bound on the move of an eigenvalue by rounding, of the operator as it was made (not loaded)."""
 
     def standard_form(self) -> Operator:
         """``B^-1/2 A B^-1/2``, whose metric is the identity."""
         return self
 
     def random_walk_form(self) -> Operator:
-        """The same pencil in the coordinates in which a pass gathers vectors as they are."""
+        """The same pencil in coordinates in which a pass gathers vectors unscaled."""
         return self
 
     @property
@@ -129,7 +129,7 @@ class Operator(ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As of a square matrix."""
+        """The shape of a square matrix, (n_nodes, n_nodes)."""
         return (self.n_nodes, self.n_nodes)
 
     def __matmul__(self, U: Array) -> Array:

@@ -40,13 +40,13 @@ class LowRankOperator(Operator):
         return engine.astype(engine.combine(Z, -a[:, None] * engine.gram(Z, X)), X.dtype)
 
     def rounding(self, dtype: DTypeLike) -> float:
-        """Of sums along the columns of the factors, and of products with their coefficients."""
+        """Bound the rounding of sums along the factors' columns, and of their products."""
         Z = self.low_rank.factors
         a = self.low_rank.coefficients
         return self.n_nodes * float(np.finfo(dtype).eps) * float(np.abs(a) @ np.square(Z).sum(axis=0))
 
     def to_engine(self, engine: Engine) -> LowRankOperator:
-        """The same with its factors as a multivector."""
+        """Load the factors as a multivector."""
         return replace(
             self, low_rank=LowRank(engine.from_numpy(self.low_rank.factors), self.low_rank.coefficients)
         )
@@ -108,14 +108,14 @@ class SumOperator(OperatorOfSeveral):
         return total
 
     def rounding(self, dtype: DTypeLike) -> float:
-        """That of the parts, and of adding them."""
+        """Bound the rounding of the parts, and of adding them."""
         eps = float(np.finfo(dtype).eps)
         pairs = list(zip(self.weights, self.operators, strict=True))
         sizes = (abs(c) * max(abs(part.lower), abs(part.upper)) for c, part in pairs)
         return sum(abs(c) * part.rounding(dtype) for c, part in pairs) + len(pairs) * eps * sum(sizes)
 
     def to_engine(self, engine: Engine) -> SumOperator:
-        """The same with its parts placed."""
+        """Load the parts."""
         return replace(self, operators=tuple(engine.load_operator(part) for part in self.operators))
 
 
@@ -166,7 +166,7 @@ class FunctionOperator(OperatorOfSeveral):
         return floor
 
     def to_engine(self, engine: Engine) -> FunctionOperator:
-        """The same operator with its layers placed."""
+        """Load the layers."""
         return replace(self, operators=tuple(engine.load_operator(operator) for operator in self.operators))
 
 
@@ -201,7 +201,7 @@ def _equilibrate_layer(operator: Operator) -> Operator:
 
 
 def spectral_scale(layers: Sequence[Operator]) -> float:
-    """What divides the Laplacians so that the widest spectrum is [0, 2]: one for normalised layers."""
+    """The divisor that brings the widest spectrum to [0, 2]: one for normalised layers."""
     return max(operator.upper for operator in layers) / 2 or 1.0
 
 

@@ -113,15 +113,15 @@ def of_common_size(operators: Sequence[SparseOperator]) -> tuple[tuple[SparseOpe
     Normalised Laplacians are what they are for any weights, so each of them is equilibrated by itself.
     """
     divisor = power_of_four(max(operator.upper for operator in operators))
-    found = []
+    scaled = []
     for operator in operators:
         fit = None if operator.scale is None else equilibrate(operator)
-        found.append(divide(operator, divisor) if fit is None else fit.operator)
-    return tuple(found), divisor
+        scaled.append(divide(operator, divisor) if fit is None else fit.operator)
+    return tuple(scaled), divisor
 
 
 def power_of_four(size: float) -> float:
-    """What to divide numbers of that size by: their roots then divide exactly too. 1 where they are fit."""
+    """The divisor for numbers of this size; its root divides exactly too. 1 where they need none."""
     if not np.isfinite(size) or size == 0 or MIN_SIZE <= size <= MAX_SIZE:
         return 1.0
     # an even power of two: the square root, by which vectors are scaled, is a power of two as well
@@ -139,7 +139,7 @@ def _is_wide(operator: SparseOperator) -> bool:
 
 
 def _with_equilibrated_scale(operator: SparseOperator) -> SparseOperator:
-    """The same matrix, its weights near one: what they lose the scale gains."""
+    """The same matrix with weights near one; the scale takes their size over."""
     assert operator.scale is not None
     divisor = power_of_four(float(operator.graph.degrees.max()))
     if divisor == 1:
@@ -201,6 +201,6 @@ def _absorb_scale(operator: SparseOperator) -> Equilibration:
 
 
 def _equilibrate_low_rank(low_rank: LowRank) -> LowRank:
-    """The same matrix, its factors near one: what they lose the coefficients gain."""
+    """The same matrix with factors near one; the coefficients take their size over."""
     sizes = [power_of_four(float(np.abs(column).max())) for column in low_rank.factors.T]
     return LowRank(low_rank.factors / sizes, low_rank.coefficients * np.square(sizes))

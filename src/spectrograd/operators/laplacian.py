@@ -30,7 +30,7 @@ def is_signed_kind(kind: str) -> bool:
 
 
 def form_of(kind: Kind) -> Kind:
-    """How a Laplacian is normalised, signed or not."""
+    """The normalisation of a kind of Laplacian, signed or not."""
     return SIGNED_FORMS.get(kind, kind)
 
 
@@ -137,7 +137,7 @@ MORE_TAU = 0.3
 
 @dataclass(frozen=True)
 class Regularization:
-    """What was decided and why.
+    """The decision on regularisation, and its reason.
 
     ``tau`` is in units of the mean degree, 0 where nothing was added; ``localized`` is the share of
     localised eigenvectors where ``"auto"`` looked for them.
@@ -149,7 +149,7 @@ class Regularization:
 
     @property
     def sentence(self) -> str:
-        """What it means for the result; empty where nothing was added."""
+        """The consequence for the result, in words; empty where nothing was added."""
         if not self.tau:
             return ""
         return (
@@ -158,7 +158,7 @@ class Regularization:
         )
 
     def summary(self) -> JsonObject:
-        """What ``--summary-json`` holds."""
+        """The entries of ``--summary-json``."""
         return {
             "tau": self.tau,
             "localized": self.localized,
@@ -167,7 +167,7 @@ class Regularization:
         }
 
 
-def checked(value: Any) -> float | str | None:
+def check_regularization(value: Any) -> float | str | None:
     """``"auto"``, None or a number that is not negative; else an error."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
@@ -177,7 +177,7 @@ def checked(value: Any) -> float | str | None:
     raise ValueError(f"regularization={value!r}: expected 'auto', None or a number that is not negative")
 
 
-def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
+def regularized_laplacian(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     """The Laplacian of ``W + (t / N) 11'`` with ``t = tau`` mean degrees: degrees + t, and a rank-one part.
 
     All three forms follow from the same matrix. For ``"unnormalized"`` it is ``L + t (I - 11'/N)``, which
@@ -190,7 +190,7 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
     Examples
     --------
     >>> star = Graph.from_edges([0, 0, 0], [1, 2, 3])
-    >>> L = regularized(star, "unnormalized", 1.0)
+    >>> L = regularized_laplacian(star, "unnormalized", 1.0)
     >>> np.round(L.to_dense()[1], 3).tolist()  # mean degree 1.5: every pair gets 0.375
     [-1.375, 2.125, -0.375, -0.375]
     """
@@ -225,7 +225,7 @@ def regularized(graph: Graph, kind: Kind, tau: float) -> SparseOperator:
 EXCLUDED_DIVISOR = 2.0**20
 
 
-def masked(
+def masked_laplacian(
     graph: Graph, kind: Kind, tau: float, excluded: Array, *, allow_isolated: bool = False
 ) -> SparseOperator:
     """The Laplacian of the graph without the nodes ``excluded``, as an operator on all rows.
@@ -233,7 +233,7 @@ def masked(
     Parameters
     ----------
     graph, kind, tau
-        As for :func:`~spectrograd.operators.laplacian.regularized`.
+        As for :func:`~spectrograd.operators.laplacian.regularized_laplacian`.
     excluded : array of int, shape (n_excluded,)
         Row numbers of whole components. Eigenvectors of the other components are zero there; eigenvectors of
         the excluded ones lie at the upper end of the spectrum, which no solver computes.
@@ -243,58 +243,60 @@ def masked(
     Examples
     --------
     >>> two = Graph.from_edges([0, 1, 3], [1, 2, 4])
-    >>> A = masked(two, "symmetric", 0.0, np.array([3, 4]))
+    >>> A = masked_laplacian(two, "symmetric", 0.0, np.array([3, 4]))
     >>> np.linalg.eigvalsh(A.to_dense()).round(3).tolist()
     [0.0, 1.0, 2.0, 2.0, 2.0]
     """
     if len(excluded) == 0:
-        whole = regularized(graph, kind, tau) if tau else None
+        whole = regularized_laplacian(graph, kind, tau) if tau else None
         return whole or laplacian(graph, kind, allow_isolated=allow_isolated)
     laplacian(graph, kind, allow_isolated=True)  # checks the kind and the size of the weights
     # active rows have the mean degree of the active graph only
-    kept = np.ones(graph.n_nodes, bool)
-    kept[excluded] = False
-    added = tau * float(graph.degrees[kept].mean())
-    degrees = np.where(kept, graph.degrees + added, np.where(graph.degrees > 0, graph.degrees, 1.0))
+    active = np.ones(graph.n_nodes, bool)
+    active[excluded] = False
+    added = tau * float(graph.degrees[active].mean())
+    degrees = np.where(active, graph.degrees + added, np.where(graph.degrees > 0, graph.degrees, 1.0))
     low_rank = None
     if tau and not is_signed_kind(kind):
-        low_rank = LowRank(kept[:, None].astype(np.float32), np.array([added / kept.sum()]))
+        low_rank = LowRank(active[:, None].astype(np.float32), np.array([added / active.sum()]))
     forms = {"random_walk": _random_walk, "symmetric": _symmetric}
-    return replace(forms.get(form_of(kind), _unnormalized)(graph, kept, degrees, low_rank), excluded=excluded)
+    return replace(
+        forms.get(form_of(kind), _unnormalized)(graph, active, degrees, low_rank), excluded=excluded
+    )
 
 
-def _random_walk(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
+def _random_walk(graph: Graph, active: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
     # Excluded rows: diagonal / metric is 2 - 1/c, weights / metric at most 1/c, with c = EXCLUDED_DIVISOR:
     # by Gershgorin their eigenvalues lie in [2 - 2/c, 2].
-    metric = np.where(kept, np.where(degrees > 0, degrees, 1.0), EXCLUDED_DIVISOR * degrees)
-    diagonal = np.where(kept, degrees, (2 * EXCLUDED_DIVISOR - 1) * degrees)
+    metric = np.where(active, np.where(degrees > 0, degrees, 1.0), EXCLUDED_DIVISOR * degrees)
+    diagonal = np.where(active, degrees, (2 * EXCLUDED_DIVISOR - 1) * degrees)
     return SparseOperator(graph, diagonal, metric=metric, low_rank=low_rank)
 
 
-def _symmetric(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
+def _symmetric(graph: Graph, active: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
     linked = degrees > 0
     # the same in symmetric form: off-diagonal entries are divided by sqrt(c) twice
     root = np.where(linked, 1 / np.sqrt(np.where(linked, degrees, 1.0)), 0.0)
-    scale = np.where(kept, root, root / np.sqrt(EXCLUDED_DIVISOR))
-    diagonal = np.where(kept, linked, 2 - 1 / EXCLUDED_DIVISOR)
+    scale = np.where(active, root, root / np.sqrt(EXCLUDED_DIVISOR))
+    diagonal = np.where(active, linked, 2 - 1 / EXCLUDED_DIVISOR)
     if low_rank is not None:
         low_rank = LowRank(low_rank.factors * root[:, None], low_rank.coefficients)
     return SparseOperator(graph, diagonal, scale=scale, low_rank=low_rank)
 
 
-def _unnormalized(graph: Graph, kept: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
-    upper = 2 * float(degrees[kept].max())
+def _unnormalized(graph: Graph, active: Array, degrees: Array, low_rank: LowRank | None) -> SparseOperator:
+    upper = 2 * float(degrees[active].max())
     share = upper / (2 * EXCLUDED_DIVISOR)  # of the upper bound, to both sides of the diagonal
-    scale = np.where(kept, 1.0, np.sqrt(share / np.where(degrees > 0, degrees, 1.0)))
+    scale = np.where(active, 1.0, np.sqrt(share / np.where(degrees > 0, degrees, 1.0)))
     return SparseOperator(
-        graph, np.where(kept, degrees, upper - share), scale=scale, low_rank=low_rank, upper=upper
+        graph, np.where(active, degrees, upper - share), scale=scale, low_rank=low_rank, upper=upper
     )
 
 
 # --- A matrix that is normalised after its layers were added, as the paper's eigendecomposition takes it.
 
 
-def normalized(operator: SparseOperator) -> SparseOperator:
+def normalize_operator(operator: SparseOperator) -> SparseOperator:
     """``D^-1/2 A D^-1/2`` with D the degrees of the graph: of all layers together where A is their sum.
 
     For one graph without a low-rank part this is the normalised Laplacian. A is to be unnormalised
@@ -305,7 +307,7 @@ def normalized(operator: SparseOperator) -> SparseOperator:
     >>> from spectrograd.graph import Graph
     >>> from spectrograd.operators.laplacian import laplacian
     >>> path = laplacian(Graph.from_edges([0, 1], [1, 2]), "unnormalized")
-    >>> normalized(path).diagonal.tolist()
+    >>> normalize_operator(path).diagonal.tolist()
     [1.0, 1.0, 1.0]
     """
     if operator.scale is not None or operator.metric is not None:

@@ -85,7 +85,7 @@ class SimilarityOperator(Operator):
         return np.asarray(self.graph.row_scale * self.form)
 
     def to_engine(self, engine: Engine) -> SimilarityOperator:
-        """The same with its features and vectors placed."""
+        """Load features and vectors."""
 
         def place(vector: Array) -> Any:
             return engine.from_numpy(np.asarray(vector)[:, None])
@@ -101,7 +101,7 @@ class SimilarityOperator(Operator):
         )
 
     def rounding(self, dtype: DTypeLike) -> float:
-        """Of sums along the columns of Z (in float64) and along its rows, relative to the diagonal."""
+        """Bound the rounding of sums along the columns of Z (in float64) and along its rows."""
         eps = float(np.finfo(dtype).eps)
         n_rows, n_features = self.graph.features.shape
         per_row = self.graph.features.n_entries / n_rows

@@ -30,7 +30,7 @@ class LowRank:
     coefficients: Array
 
     def astype(self, dtype: DTypeLike) -> LowRank:
-        """The same with its factors in another type (kept)."""
+        """The same with its factors in another type; cached."""
         return self if self.factors.dtype == dtype else self._cast
 
     @cached_property
@@ -50,7 +50,18 @@ class LowRank:
         divisor: Array | None = None,
         small: Array | None = None,
     ) -> None:
-        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``, with ``small = diag(a) Z' U``."""
+        """Mutates out: ``out -= weight diag(1 / divisor) Z diag(a) Z' U``, with ``small = diag(a) Z' U``.
+
+        Parameters
+        ----------
+        U, out : arrays of shape (N, k)
+        weight
+            Factor of the product.
+        divisor : array of shape (N,), optional
+            A metric by which rows are divided.
+        small : array of shape (r, k), optional
+            ``diag(a) Z' U``, where it is known.
+        """
         # Z (n_nodes, rank), small (rank, n_columns)
         Z = self.factors if divisor is None else self.factors / divisor[:, None]
         small = (self.projected(U) if small is None else small) * U.dtype.type(weight)
@@ -154,7 +165,7 @@ class SparseOperator(Operator):
         return product if self.low_rank is None else engine.subtract_low_rank(product, self.low_rank, X)
 
     def to_engine(self, engine: Engine) -> SparseOperator:
-        """The same operator with its vectors and factors as multivectors of an engine."""
+        """Load vectors and factors as multivectors of an engine."""
 
         def place(vector: Array | None) -> Any:
             return None if vector is None else engine.from_numpy(np.asarray(vector)[:, None])
@@ -178,7 +189,7 @@ class SparseOperator(Operator):
         return sp.csr_array((weights.astype(self.dtype, copy=False), W.indices, W.indptr), shape=W.shape)
 
     def astype(self, dtype: DTypeLike) -> SparseOperator:
-        """The same operator with its vectors in ``dtype`` (kept, so casting twice is free).
+        """The same operator with its vectors in ``dtype``; cached, so that casting twice is free.
 
         Weights are left alone: row blocks give theirs in the type that is asked for.
         """
@@ -210,7 +221,7 @@ class SparseOperator(Operator):
 
     @cached_property
     def row_term(self) -> Array:
-        """What the diagonal has beyond a Laplacian: ``A = L(W) + diag(row_term) - ...``.
+        """The difference of the diagonal to that of a Laplacian: ``A = L(W) + diag(row_term) - ...``.
 
         ``L(W) = diag(|W| 1) - W``, a sum over edges of ``|w| (u_i - sign(w) u_j)^2``.
         """
@@ -283,7 +294,7 @@ class SparseOperator(Operator):
         return np.where(self.scale > 0, self.scale, 1)
 
     def rounding(self, dtype: DTypeLike, *, blocked: bool = False) -> float:
-        """By how much rounding may move an eigenvalue: the operator as it is applied, less the one meant.
+        """A bound on the move of an eigenvalue by rounding: the operator as applied, against the exact one.
 
         Sums along a row of n entries, the degree among them, are off by ``n eps`` times the sum of the
         absolute values; a few more operations (factors, a Gram matrix, LAPACK) count as eight entries. Where

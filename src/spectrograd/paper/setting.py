@@ -15,7 +15,7 @@ import numpy as np
 from spectrograd.datasets import LayeredData, make_multilayer_gmm
 from spectrograd.labels.assign import assign
 from spectrograd.metrics import adjusted_rand_index, nmi, purity
-from spectrograd.operators.laplacian import Kind, normalized
+from spectrograd.operators.laplacian import Kind, normalize_operator
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
@@ -119,7 +119,7 @@ class Matrices:
         """Solve, and compare the clusters of the rows with the true ones; the time is the solver's."""
         # layers that are normalised one by one are not normalised again
         again = method.normalised and self.plain.scale is None and self.reading.layers == "unnormalized"
-        operator = normalized(self.plain) if again else self.plain
+        operator = normalize_operator(self.plain) if again else self.plain
         solver = make_solver(method.solver, **method.params)
         began = time.perf_counter()
         Q = solve(Problem(operator, N_CLUSTERS), solver, seed=seed, stopping=Stopping(tol=0)).Q

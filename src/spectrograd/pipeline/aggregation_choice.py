@@ -84,7 +84,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class AggregationChoice:
-    """What ``auto`` chose.
+    """The choice of ``auto`` among the aggregations, with its reason.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ def save_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbeddi
 
 
 def load_result(kept: SolveCheckpoint | None, problem: Problem) -> CertifiedEmbedding | None:
-    """What :func:`save_result` has kept, measured again: one product tells whether it is of this problem."""
+    """The result of :func:`save_result`, measured again: one product shows if it is of this problem."""
     found: CertifiedEmbedding | None = (
         None if kept is None else kept.result(problem, partial(_verify_result, problem))
     )
@@ -138,7 +138,7 @@ def _verify_result(problem: Problem, found: object) -> CertifiedEmbedding:
 def run_identity(
     graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
 ) -> JsonObject:
-    """What a run is made of, by name, as JSON has it; the first that differs is told."""
+    """The parts of a run's identity by name, as JSON has them; errors name the first that differs."""
     engine = context.engine.summary()
     found = {
         "spectrograd": package_version(),
@@ -173,7 +173,7 @@ def _digest(*arrays: Array) -> str:
 
 
 def _as_plain(value: object) -> Any:
-    """What JSON does not know: numbers of numpy, arrays, and settings that are objects of their own."""
+    """A plain value for one that JSON does not know: numbers of numpy, arrays, settings that are objects."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return dict(value) if isinstance(value, Mapping) else repr(value)

@@ -122,11 +122,11 @@ class ClusterVerdict:
     @property
     def sentence(self) -> str:
         """The verdict in plain words, with what to try where it is not a good one."""
-        told = [f"clusters: {self.short}"]
-        told += [] if self.reason else [self._meaning()]
+        sentences = [f"clusters: {self.short}"]
+        sentences += [] if self.reason else [self._meaning()]
         if self.is_lopsided:
-            told.append(self._lopsided())
-        return "; ".join(told)
+            sentences.append(self._lopsided())
+        return "; ".join(sentences)
 
     def _meaning(self) -> str:
         if self.verdict == NONE:
@@ -161,7 +161,7 @@ class ClusterVerdict:
         return " and ".join(what) + ": try regularization=1, more clusters, or to remove the dangling pieces"
 
     def summary(self) -> JsonObject:
-        """What ``--summary-json`` holds."""
+        """The entries of ``--summary-json``."""
         return {**asdict(self), "sentence": self.sentence}
 
 
@@ -258,7 +258,7 @@ def cloud_confidence(by_chance: float, strength: float, n_clusters: int, crowdin
 
 @dataclass(frozen=True, eq=False)
 class _Cuts:
-    """What one pass tells: volume of the clusters, the weight inside, and how nodes are joined in each layer.
+    """Volumes of the clusters, their inner weight and joint nodes per layer, from one pass over the edges.
 
     ``counts`` are neighbours per node and ``drawn`` some weights, one of each per layer; ``scales`` is what
     the weights of a layer are multiplied with.
@@ -411,7 +411,7 @@ def _compare_eigenvalues(result: Result, settings: Settings, chance: _Chance) ->
 
 @dataclass(frozen=True)
 class _Chance:
-    """What the same procedure finds in a random graph."""
+    """The result of the same procedure on a random graph."""
 
     inside: float
     conductance: float

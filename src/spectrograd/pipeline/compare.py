@@ -19,7 +19,7 @@ from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import REGISTRY, Progress, make_solver
 from spectrograd.solvers.loop import INTERRUPTED
 from spectrograd.solvers.settings import RunContext
-from spectrograd.system import OutOfTimeError, deferred, one_thread, peak_memory
+from spectrograd.system import OutOfTimeError, defer_interrupts, one_thread, peak_memory
 from spectrograd.typing import Array, JsonObject
 
 
@@ -127,7 +127,7 @@ def compare(
     prepared = prepare(graph, replace(settings, time_budget=None), context)
     trials: list[Trial] = []
     for name, solver, params in chosen:
-        with deferred() as interruption:
+        with defer_interrupts() as interruption:
             one = replace(settings, solver=solver, params=params)
             trials.append(_run(prepared, name, one, context, classes))
         if interruption.requested:

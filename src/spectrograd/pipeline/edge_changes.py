@@ -55,7 +55,7 @@ class EdgeChanges:
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same edges, weights and mode (SHA-256): what a change is recognised by."""
+        """A hash (SHA-256) of edges, weights and mode: equal changes are recognised by it."""
         digest = hashlib.sha256(self.mode.encode())
         for part in (self.edges, self.removed):
             layers: tuple[Graph, ...] = ()
@@ -95,7 +95,7 @@ def changed_graph(graph: Graph, changes: EdgeChanges) -> Graph:
 
 
 def changed_layers(graph: MultilayerGraph, changes: EdgeChanges) -> MultilayerGraph:
-    """The same of several layers; a layer that the changes do not name stays as it is."""
+    """The layers with their changes; a layer that the changes do not name stays as it is."""
     edges, removed = (by_layer(part, graph) for part in (changes.edges, changes.removed))
     names = all_names(graph, list(edges.values()), changes.new_nodes)
     every = graph.node_names if names is None else names

@@ -38,7 +38,7 @@ MAX_DENSE_NODES = 100
 
 @dataclass(frozen=True, eq=False)
 class LayerSignificance:
-    """What one layer shows by itself.
+    """The evidence for clusters in one layer by itself.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class LayerSignificance:
 def layer_significance(
     operator: SparseOperator, U: Array, rng: np.random.Generator
 ) -> LayerSignificance | None:
-    """What a layer shows by itself, or None where it has no edge or no direction but the trivial one."""
+    """Measure the evidence for clusters in a layer; None without edges or nontrivial directions."""
     graph = operator.graph
     width = U.shape[1]
     if width < 2 or graph.n_edges == 0:
@@ -285,9 +285,9 @@ def pairwise_agreement(embeddings: Sequence[Array]) -> Array:
     inner = [_without_trivial(U) for U in embeddings]
     overlap = _overlaps(inner)
     widths = np.array([max(1, U.shape[1]) for U in inner], dtype=float)
-    room = np.minimum.outer(widths, widths)
+    space = np.minimum.outer(widths, widths)
     chance = np.outer(widths, widths) / len(embeddings[0])
-    return np.asarray(np.clip((overlap - chance) / np.maximum(room - chance, 1e-12), 0.0, 1.0))
+    return np.asarray(np.clip((overlap - chance) / np.maximum(space - chance, 1e-12), 0.0, 1.0))
 
 
 def node_agreement(layer: Array, merged: Array) -> Array:
@@ -447,9 +447,9 @@ def _sharpness(clarity: Any) -> Array:
 
 
 def _trust(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, same: Array) -> Array:
-    """Less than 1 for layers that are outvoted *and* leave no room for the rest among K - 1 directions.
+    """Less than 1 for layers that are outvoted *and* leave no space for the rest among K - 1 directions.
 
-    Layers that see different clusters complete each other as long as all that they show has room.
+    Layers that see different clusters complete each other as long as all that they show has space.
     Relative to the median, so layers that agree little, but equally, all keep their weight.
     """
     trust = np.ones(len(found))
@@ -457,14 +457,14 @@ def _trust(found: Sequence[LayerSignificance | None], heard: LayerConfirmation, 
     speaking = np.flatnonzero(shown > 0)
     if len(speaking) < 3:  # two cannot outvote each other
         return trust
-    room = max(f.directions.shape[1] for f in found if f)
+    space = max(f.directions.shape[1] for f in found if f)
     own = np.array([f.strength if f else 1.0 for f in found])
     agreement = heard.share(own, CLEAR_DEVIATIONS)
     first = same.argmax(axis=1) == np.arange(len(same))  # copies have one vote
     usual = float(np.median(agreement[(shown > 0) & first]))
     for s in speaking:
         needed = shown[s] + np.max(shown * (1 - heard.shares(own, CLEAR_DEVIATIONS)[s]) * ~same[s])
-        shortage = np.clip((needed - room) / shown[s], 0.0, 1.0)
+        shortage = np.clip((needed - space) / shown[s], 0.0, 1.0)
         loyal = min(1.0, agreement[s] / usual) if usual > 0 else 1.0
         trust[s] = max(OUTVOTED_WEIGHT, 1 - shortage * (1 - loyal))
     return trust

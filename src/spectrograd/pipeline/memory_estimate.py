@@ -1,4 +1,4 @@
-"""How much memory a run needs, before it begins: what ``memory_limit`` is held against."""
+"""Estimates of the memory of a run before it begins, for comparison with ``memory_limit``."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
-    """For K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
+    """Bytes for K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
     # 4 bytes of index per entry, and 8 of weight where there are weights
     edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in graph.layers)
     return BASE_BYTES + edges + graph.n_nodes * (BYTES_PER_NODE + 8 * RESIDENT_BLOCKS * (k + GUARD_COLUMNS))
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
-    """For K vectors of a graph that stays on disk: blocks of the solver or the certificate, in float32."""
+    """Bytes for K vectors of a graph on disk: float32 blocks of the solver or of the certificate."""
     # float32; solver and certificate do not hold their blocks at the same time
     blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
     layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
@@ -83,12 +83,12 @@ def _buffers(graph: Graph | MultilayerGraph) -> int:
 
 
 def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
-    """What a limit leaves to a factor or a hierarchy of a graph in memory."""
+    """Bytes that a limit leaves to a factor or a hierarchy of a graph in memory."""
     return math.inf if memory_limit is None else memory_limit - resident_bytes(graph, k)
 
 
 def solver_bytes(graph: Graph, solver: str) -> int:
-    """What a direct or a multilevel solver adds to :func:`resident_bytes`."""
+    """Bytes that a direct or a multilevel solver adds to :func:`resident_bytes`."""
     if solver == "shift-invert":
         return math.ceil(factor_bytes(estimate_fill(graph)))
     return HIERARCHY_BYTES_PER_ENTRY * graph.n_entries if solver == "multilevel" else 0
@@ -151,7 +151,7 @@ def check_limit(graph: Graph | MultilayerGraph, k: int, memory_limit: int | str 
 
 
 def too_little(limit: int, least: int, k: int) -> str:
-    """What to say of a limit."""
+    """The text of an error on a limit."""
     return (
         f"memory_limit={limit / 1e6:,.0f}MB is too little for {k} vectors: at least "
         f"{least // 1_000_000 + 1}MB are needed"

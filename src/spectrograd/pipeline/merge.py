@@ -13,9 +13,9 @@ from spectrograd.aggregation import (
     Aggregation,
     Layers,
     check_aggregation,
-    checked_weights,
     layer_operators,
     make_aggregation,
+    normalize_weights,
     without_absent,
 )
 from spectrograd.engines import LocalEngine
@@ -130,6 +130,27 @@ def merge(
     ``layer_weights="auto"`` embeds the layers whatever the aggregation, since it compares their subspaces.
     Layers without an edge get no weight, with a warning. ``tau`` regularises every layer. Rows ``excluded``
     of layers on disk take no part.
+
+    Parameters
+    ----------
+    graph
+        Layers on the same nodes.
+    n_components
+        Columns of each layer's embedding.
+    settings, context
+        How each layer is solved, and where.
+    laplacian
+        Kind of each layer's Laplacian.
+    aggregation, aggregation_params
+        Name of the aggregation, and its parameters.
+    alpha
+        Weight of the layers' projectors (Eq. 22), or "auto".
+    layer_weights
+        One number per layer, "equal" or "auto"; None is one each.
+    tau
+        Regularisation of every layer, in units of its mean degree.
+    excluded : array of int, optional
+        Rows that take no part.
     """
     context = context or RunContext()
     check_aggregation(aggregation, aggregation_params)
@@ -152,7 +173,7 @@ def merge(
     # 2. Weights.
     scores = weigh_layers(operators, _vectors(embedded), settings.seed) if weighs else None
     if scores is not None:
-        weights = checked_weights(weights * scores.weights, graph.n_layers)
+        weights = normalize_weights(weights * scores.weights, graph.n_layers)
     layers = _as_inputs(operators, weights, embedded)
     # 3. The merge.
     embedded_at = time.perf_counter()
@@ -200,7 +221,7 @@ def _merge_as_asked(
 ) -> Merged:
     """One aggregation, by name."""
     kind = make_aggregation(chosen.aggregation)
-    options = kind.checked(chosen.params)
+    options = kind.check_options(chosen.params)
     if kind.run is None:
         operator = kind.aggregate(layers, alpha=settings.alpha, **options)
         return Merged(operator, embedded, layers.weights, {}, inputs=layers, chosen=chosen)
@@ -307,7 +328,7 @@ def _vectors(embedded: Sequence[CertifiedEmbedding]) -> tuple[Array, ...]:
 
 def _initial_weights(weights: Sequence[float] | str | None, n_layers: int) -> Array:
     if not isinstance(weights, str):
-        return checked_weights(weights, n_layers)
+        return normalize_weights(weights, n_layers)
     if weights not in ("equal", "auto"):
         raise ValueError(f"layer_weights={weights!r}: expected 'equal', 'auto' or one number per layer")
     return np.ones(n_layers)
@@ -321,7 +342,7 @@ def _without_empty(weights: Array, graph: MultilayerGraph) -> Array:
     if not (weights[~empty] > 0).any():
         raise GraphError(f"no layer with a positive weight has an edge (without edges: {names})")
     warn(f"layers without any edge are left out: {names}", GraphWarning)
-    return checked_weights(np.where(empty, 0.0, weights), len(weights))
+    return normalize_weights(np.where(empty, 0.0, weights), len(weights))
 
 
 def _check_linked(graph: MultilayerGraph, excluded: Array | None) -> None:

@@ -17,7 +17,7 @@ from spectrograd.embedding import Embedding
 from spectrograd.graph import GraphError, MultilayerGraph
 from spectrograd.graph.components import Connectivity, connect, report_excluded, sublayers
 from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
-from spectrograd.operators.laplacian import TAU, Kind, Regularization, checked
+from spectrograd.operators.laplacian import TAU, Kind, Regularization, check_regularization
 from spectrograd.pipeline.merge import Merged, embed_merged, merge
 from spectrograd.pipeline.result import CertifiedEmbedding, Result, Stages, make_result
 from spectrograd.pipeline.settings import Settings
@@ -89,7 +89,7 @@ def prepare_layers(graph: MultilayerGraph, settings: Settings, context: RunConte
     """
     stages = Stages(context.on_stage)
     _check_common_nodes(graph)
-    wanted = checked(settings.regularization)
+    wanted = check_regularization(settings.regularization)
     # 1. components of the union of the layers
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     report_excluded(connectivity, graph.node_names)
@@ -197,13 +197,26 @@ def layer_influence(
     alpha: float | str = "auto",
     aggregation_params: Mapping[str, object] | None = None,
 ) -> Array:
-    """How far the merged subspace moves when a layer is left out: per layer, from 0 to 1.
+    """The move of the merged subspace when a layer is left out: per layer, from 0 to 1.
 
     ``aggregation`` is by default that of the merge, and of plain layers ``"projection"``.
 
     The squared projection distance between the merge of all layers and that of all but one, over
     ``n_components``. A layer of weight zero has no influence. ``joint`` is judged as ``projection``: the
     layers it found are kept.
+
+    Parameters
+    ----------
+    layers
+        Layers, or a merge of them; the layers' embeddings are used again.
+    n_components
+        Columns of the merged embedding.
+    settings, context
+        How the merges are solved, and where.
+    aggregation, aggregation_params
+        Name of the aggregation, and its parameters.
+    alpha
+        Weight of the layers' projectors (Eq. 22), or "auto".
     """
     if aggregation is None and isinstance(layers, Merged):
         aggregation = layers.chosen.aggregation
@@ -211,7 +224,7 @@ def layer_influence(
         if layers.chosen.layer is not None:  # chosen alone: the others have no say, and it has all
             return np.asarray(np.eye(len(layers.weights))[layers.chosen.layer])
     kind = make_aggregation(aggregation or "projection")
-    options = {} if kind.run is not None else kind.checked(aggregation_params)
+    options = {} if kind.run is not None else kind.check_options(aggregation_params)
     inputs = embedded_layers(layers) if kind.embeds_layers(options) else _inputs_of(layers)
     chosen = settings or Settings()
     if len(inputs.operators) < 2:

@@ -36,7 +36,7 @@ def deflated_rayleigh_ritz(problem: Problem, Q: MultiVector, null: Array | None)
 
 
 def insert_null_vector(problem: Problem, known: MeasuredRitz, null: Array) -> MeasuredRitz:
-    """The same without a product: a null vector n for the first column, the others orthogonal to it.
+    """Put a null vector in the place of the first column without a product; the others are made orthogonal.
 
     ``A (q - n n'Bq) = A q``, and the residual of what is left is that of q without its part along ``B n``:
     none grows but by the length that q loses. Not where the first column is another vector.

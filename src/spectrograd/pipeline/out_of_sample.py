@@ -94,7 +94,7 @@ class LayerRule:
 
     @cached_property
     def own_everywhere(self) -> Array:
-        """The same of the layer's own embedding."""
+        """The sum :meth:`everywhere` of the layer's own embedding."""
         assert self.vectors is not None
         return self.everywhere(self.vectors)
 
@@ -363,7 +363,7 @@ class OutlierScale:
 
     @classmethod
     def of(cls, statistic: Array) -> OutlierScale:
-        """From the statistic of every training row that takes part."""
+        """Make the scale from the statistic of every training row that takes part."""
         return cls(np.sort(np.asarray(statistic, dtype=np.float64)))
 
     def score(self, statistic: Array) -> Array:
@@ -373,7 +373,7 @@ class OutlierScale:
 
 
 def disagreement(vectors: Array, rows: Sequence[sp.csr_array], weights: Sequence[float]) -> Array:
-    """How little the neighbours of a row agree where it belongs: 0 all in one direction, 1 in all of them.
+    """The disagreement of a row's neighbours on its place: 0 all in one direction, 1 in all of them.
 
     ``1 - |sum_j w_j r_j| / sum_j w_j`` with r the rows of the embedding at unit length; of several layers the
     weighted mean over those that know the row. Infinite where none does.

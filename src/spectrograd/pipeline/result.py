@@ -24,7 +24,7 @@ from spectrograd.operators.equilibration import Equilibration
 from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.solvers.base import Progress
-from spectrograd.solvers.loop import INTERRUPTED, Solution, after
+from spectrograd.solvers.loop import INTERRUPTED, Solution, join_solutions
 from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -76,15 +76,15 @@ class CertifiedEmbedding:
 
     def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> CertifiedEmbedding:
         """The same with what came before it: its history, and attempts."""
-        joined = after(earlier, self.solution)
+        joined = join_solutions(earlier, self.solution)
         return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
 
     def without_vectors(self) -> CertifiedEmbedding:
-        """What is told of it, without the numbers: another solve takes their place."""
+        """The same without its vectors: those of another solve take their place."""
         nothing = np.empty((0, 0))
         solution = replace(self.solution, Q=nothing, evidence=Evidence())
-        told = self.embedding
-        return replace(self, embedding=Embedding(nothing, told.eigenvalues, told.names), solution=solution)
+        own = self.embedding
+        return replace(self, embedding=Embedding(nothing, own.eigenvalues, own.names), solution=solution)
 
     def interrupted(self) -> CertifiedEmbedding:
         """The same as the best that Ctrl-C left time for."""
@@ -110,7 +110,7 @@ class CertifiedEmbedding:
 
 
 def in_units(progress: Progress, unit: float) -> Progress:
-    """The same measurement where all numbers of the operator are ``unit`` times as large."""
+    """The measurement for numbers of the operator ``unit`` times as large."""
     return replace(progress, objective=unit * progress.objective, residual=unit * progress.residual)
 
 
@@ -150,10 +150,9 @@ class Result:
         The vectors where the engine has them, for whoever asked (``Settings.keep_multivector``).
     label_multivector
         The labels (N x 1) in the order of the graph's rows, where these were left with an engine.
-    sweeps, columns
-        How often the run, with its certificate, walked over all entries of the graph, however many columns it
-        multiplied on the way; and how many columns these were. Edges of mini-batches add up to sweeps.
-        ``passes`` of histories, tables and attempts are columns over K instead, without the certificate.
+    passes, matvecs
+        How often the run, with its certificate, read all entries of the graph, however many columns it
+        multiplied on the way; and how many columns these were. Edges of mini-batches add up to passes.
     """
 
     embedding: Embedding
@@ -281,7 +280,7 @@ def make_result(
 
 @dataclass
 class Stages:
-    """A clock for the stages of the line; whoever watches is told when one begins."""
+    """A clock for the stages of the pipeline; a callback hears the name of each when it begins."""
 
     on_stage: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)

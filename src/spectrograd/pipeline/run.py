@@ -31,7 +31,7 @@ from spectrograd.pipeline.single import PreparedGraph, prepare_graph
 from spectrograd.pipeline.treatment import select_treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
-from spectrograd.system import deferred, one_thread
+from spectrograd.system import defer_interrupts, one_thread
 from spectrograd.typing import Array
 
 Prepared = PreparedGraph | PreparedLayers
@@ -82,7 +82,7 @@ def _solve(
     note_small(graph, settings, context.engine)
     terminate = context.checkpoint is not None
     threads = context.engine.threads()
-    with deferred(terminate=terminate) as interruption, threads, _few_threads(graph, context.engine):
+    with defer_interrupts(terminate=terminate) as interruption, threads, _few_threads(graph, context.engine):
         before = copy.copy(context.engine.work)
         # 1. components, layers; 2. operator and solver, with a certificate
         prepared = prepare(graph, settings, context)
@@ -113,7 +113,7 @@ def cluster(
     context = (context or RunContext()).start_clock(settings, labels=True)
     terminate = context.checkpoint is not None
     with (
-        deferred(terminate=terminate) as interruption,
+        defer_interrupts(terminate=terminate) as interruption,
         with_checkpoints(graph, settings, context, start) as (settings, context),
         _few_threads(graph, context.engine),
     ):
@@ -260,6 +260,6 @@ def _follow_neighbours(result: Result) -> Result:
 
 
 def _passes_over_disk(layers: Sequence[Graph]) -> int:
-    """How many times the layers that are on disk were read."""
+    """Number of times the layers on disk were read."""
     stores = {id(layer.store): layer.passes for layer in layers if isinstance(layer, StoredGraph)}
     return sum(stores.values())

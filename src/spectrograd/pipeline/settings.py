@@ -1,4 +1,4 @@
-"""What to compute, as data: every option of the estimators and commands that decides the result."""
+"""Settings of a run as data: every option of the estimators and commands that decides the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never en
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(SolverSettings):
-    """What to compute and how, as plain values: what the identity of a run is made of.
+    """Settings of a run as plain values, from which its identity is made.
 
     Engine, hooks, checkpoints and deadline are in :class:`~spectrograd.solvers.settings.RunContext`.
 

@@ -1,4 +1,4 @@
-"""What a signed Laplacian asks for otherwise: what is refused, and how many eigenvectors tell K clusters."""
+"""Exceptions of signed Laplacians: refused options, and the number of eigenvectors that tell K clusters."""
 
 from __future__ import annotations
 

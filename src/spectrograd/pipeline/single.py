@@ -30,10 +30,10 @@ from spectrograd.operators.laplacian import (
     TAU,
     Kind,
     Regularization,
-    checked,
+    check_regularization,
     form_of,
     is_signed_kind,
-    masked,
+    masked_laplacian,
 )
 from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
@@ -61,7 +61,7 @@ def _laplacian(graph: Graph, kind: Kind, tau: float, excluded: Array) -> GraphOp
     """The Laplacian of a graph, of stored edges or of implicit similarities, which have excluded nothing."""
     if isinstance(graph, FeatureGraph):
         return similarity_laplacian(graph, kind, tau)
-    return masked(graph, kind, tau, excluded)
+    return masked_laplacian(graph, kind, tau, excluded)
 
 
 def result_names(graph: Graph) -> Array | None:
@@ -165,7 +165,7 @@ class PreparedGraph:
         self, settings: Settings, context: RunContext, start: Array | None = None
     ) -> tuple[CertifiedEmbedding, GraphOperator, Regularization, Eigengap | None]:
         """The nodes that take part alone: their embedding, its operator, and what was decided."""
-        wanted = checked(settings.regularization)
+        wanted = check_regularization(settings.regularization)
         groups = self.connectivity.groups
         if groups is not None:
             operator = _laplacian(self.part, settings.laplacian, 0.0, self.masked)
@@ -229,7 +229,7 @@ class PreparedGraph:
 
 def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> PreparedGraph:
     """Sort out the components of a graph; whatever is excluded is named in a warning."""
-    checked(settings.regularization)
+    check_regularization(settings.regularization)
     # 1. components: tiny ones are excluded, or all become clusters of their own
     connectivity = connect(graph, settings.n_components, settings.disconnected)
     if is_signed_kind(settings.laplacian):  # a component may hold several groups: it is no cluster by itself

@@ -243,7 +243,7 @@ def _float32_suffices(problem: Problem, settings: SolverSettings) -> bool:
 def _certify_by_last_product(
     problem: Problem, solution: Solution, settings: SolverSettings, null: Array | None
 ) -> tuple[Ritz, Certificate] | None:
-    """Ritz pairs and certificate without a sweep, where the solver's last product and its probe will do."""
+    """Ritz pairs and certificate without a pass, where the solver's last product and its probe will do."""
     last = solution.evidence.last
     complement_bound = solution.evidence.complement_bound
     if last is None or complement_bound is None:
@@ -439,8 +439,8 @@ def _run_last_resort(
     if isinstance(latest, CertifiedEmbedding):
         attempts.extend(latest.attempts)
         return latest
-    told = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
-    raise SolveError(f"no solver could embed this graph: {told}")
+    outcomes = "; ".join(f"{attempt.solver} {attempt.outcome}" for attempt in (*attempts, latest))
+    raise SolveError(f"no solver could embed this graph: {outcomes}")
 
 
 def _attempt(
@@ -477,9 +477,9 @@ def _attempt(
     except (CheckpointError, DamagedFileError):  # no other solver would read another file
         raise
     except (*FAILURES, TypeError, AttributeError, LookupError) as error:
-        blamed = None if kept is None else kept.blamed(error)
-        if blamed is not None:  # numbers of a file: a state that fits in form may be none in fact
-            raise blamed from error
+        damage = None if kept is None else kept.as_checkpoint_error(error)
+        if damage is not None:  # numbers of a file: a state that fits in form may be none in fact
+            raise damage from error
         if not isinstance(error, FAILURES):
             raise
         if settings.solver != "auto":

@@ -30,7 +30,7 @@ from spectrograd.linalg.subspace import Ritz, inverse_factor, orthonormalize, ra
 from spectrograd.operators import SparseOperator
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
-from spectrograd.operators.laplacian import Kind, Regularization, masked
+from spectrograd.operators.laplacian import Kind, Regularization, masked_laplacian
 from spectrograd.pipeline.edge_changes import EdgeChanges, edges_by_row
 from spectrograd.pipeline.memory_estimate import columns_that_fit
 from spectrograd.pipeline.plan import PlannedSolver
@@ -74,7 +74,7 @@ class CorrectedVectors(NamedTuple):
 def filter_vectors(
     engine: Engine, operator: SparseOperator, start: Array, gap: float
 ) -> CorrectedVectors | None:
-    """By one filter, whose degree follows from the residual and the gap before the change.
+    """Correct vectors by one filter, whose degree follows from the residual and the gap before the change.
 
     None where that is too small for a filter of low degree: a solver looks how wide it is now.
     """
@@ -97,7 +97,7 @@ def filter_vectors(
 
 
 def _degree(values: Array, cut: float, upper: float, gain: float) -> int | None:
-    """That damps what lies above the cut by ``gain`` against the last value; None: too high."""
+    """The degree that damps values above the cut by ``gain`` against the last value; None: too high."""
     # T_m grows like cosh(m acosh t) below the cut; the first vector must not outgrow the last beyond float32
     half = (upper - cut) / 2
     first, last = (np.arccosh(max(1.0, (upper - half - float(value)) / half)) for value in values[[0, -1]])
@@ -158,7 +158,7 @@ class RayleighRitzSteps:
 
     @property
     def floor(self) -> float:
-        """By how much rounding in float32 may move an eigenvalue."""
+        """A bound on the move of an eigenvalue by rounding in float32."""
         return self.operator.rounding(np.float32, blocked=True)
 
     def _target_residual(self, ritz: Ritz) -> float:
@@ -298,7 +298,7 @@ def update(
 
 
 def _solve_warm(prepared: PreparedGraph, settings: Settings, context: RunContext, start: Array) -> Result:
-    """From the vectors before, by the solver of the plan; over a disk by filters that are strict."""
+    """Solve from the vectors before, by the solver of the plan; over a disk by filters that are strict."""
     strict = not prepared.graph.is_resident and settings.solver == settings.tol == "auto"
     if not strict:
         return prepared.solve(settings, context, start)
@@ -313,7 +313,7 @@ def correct_embedding(
     """The corrected vectors with their certificate; None where a correction is not enough."""
     began = time.perf_counter()
     decided = before.regularization
-    operator = masked(prepared.part, settings.laplacian, decided.tau, prepared.masked)
+    operator = masked_laplacian(prepared.part, settings.laplacian, decided.tau, prepared.masked)
     complement_bound = None if len(prepared.connectivity.excluded) else before.complement_bound
     moved = _correct_vectors(
         settings,

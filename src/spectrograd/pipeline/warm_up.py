@@ -78,7 +78,7 @@ def _counted() -> Iterator[list[str]]:
                 names.append(function.__name__)
 
         def on_end(self, event: event.Event) -> None:
-            """Nothing to do."""
+            """Ignore the end of a compilation."""
 
     counter = Counter()
     event.register(EVENT, counter)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Rows = Sequence[JsonMapping]
 GRID = "#e6e9ee"
-# Okabe & Ito, then the same dashed: told apart with any kind of colour vision.
+# Okabe & Ito, then the same dashed: distinct with any kind of colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", INK)
 DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}  # by their names in CSS
 # Colours of a picture that follow the theme of the page.

@@ -55,7 +55,7 @@ def _short(name: str) -> str:
 
 # --- The picture: layers and embedding coloured by cluster, convergence over time; matplotlib, no display.
 
-# Okabe & Ito: told apart with any kind of colour vision. Beyond these, matplotlib's tab20 goes on.
+# Okabe & Ito: distinct with any kind of colour vision. Beyond these, matplotlib's tab20 goes on.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555")
 LINE_COLOURS = ("#1d2430", "#D55E00", "#0072B2", "#009E73", "#CC79A7")
 SHOWN_POINTS = 20_000

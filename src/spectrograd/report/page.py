@@ -198,10 +198,9 @@ def _certificate(certificate: JsonMapping) -> str:
 def _treatment(sentences: Sequence[str]) -> str:
     if not sentences:
         return ""
-    told = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-    return (
-        f'<section class="treatment" id="treatment">\n<h2>What was done to the graph</h2>\n{told}\n</section>'
-    )
+    texts = "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    heading = "<h2>What was done to the graph</h2>"
+    return f'<section class="treatment" id="treatment">\n{heading}\n{texts}\n</section>'
 
 
 def _cluster_verdict(judged: JsonMapping | None) -> str:

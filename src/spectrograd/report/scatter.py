@@ -206,7 +206,7 @@ def _note(n_shown: int, n_nodes: int, n_columns: int, n_vectors: int) -> str:
 
 
 def _bytes(shares: Array) -> Array:
-    """Numbers from 0 to 1 in 256 steps: finer than colours can be told apart."""
+    """Numbers from 0 to 1 in 256 steps: finer than the eye distinguishes colours."""
     return np.asarray(np.rint(shares * 255), dtype=np.uint8)
 
 

@@ -100,7 +100,7 @@ class CheckpointFolder:
                 return entry.path, _decode_file(entry.path, decode)
             except DamagedFileError as error:
                 if not (left or more):
-                    raise CheckpointError(beginning_anew(f"{error}, and there is no other one")) from None
+                    raise CheckpointError(advise_new_folder(f"{error}, and there is no other one")) from None
                 warn(f"{error}; going on from the one before", GraphWarning)
         return None
 
@@ -161,7 +161,7 @@ def _identity_before(folder: Path) -> JsonMapping:
             if isinstance(identity, dict) and identity:
                 return identity
     if entries:
-        raise CheckpointError(beginning_anew(f"{folder}: all {len(entries)} checkpoints are damaged"))
+        raise CheckpointError(advise_new_folder(f"{folder}: all {len(entries)} checkpoints are damaged"))
     return {}
 
 
@@ -174,13 +174,13 @@ def _check_identity(folder: Path, before: Mapping[str, object], now: Mapping[str
         difference = "another graph than this run has"
     else:
         difference = f"{name} {_format(before.get(name))}, this run has {name} {_format(now[name])}"
-    raise CheckpointError(beginning_anew(f"{folder}: was written for {difference}"))
+    raise CheckpointError(advise_new_folder(f"{folder}: was written for {difference}"))
 
 
 def _format(value: object) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def beginning_anew(what: str) -> str:
+def advise_new_folder(what: str) -> str:
     """Add the remedy to an error text."""
     return f"{what}; take another folder, or remove this one to begin anew"

@@ -124,12 +124,15 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     with only_writer(target):
         for left_over in target.parent.glob(f".{target.name}.*.tmp"):
             shutil.rmtree(left_over, ignore_errors=True)
+        # 1. a draft beside the target, on the same file system: a rename is then atomic
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         try:
             draft.mkdir()
             yield draft
+            # 2. on disk before it appears: after a power cut the folder is whole or absent
             _sync_all(draft)
             check_target(target, replace)
+            # 3. the rename
             _take_place(draft, target)
         except OSError as error:
             if error.errno in _DISK_FULL:

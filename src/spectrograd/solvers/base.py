@@ -83,7 +83,7 @@ class Problem:
 
     @cached_property
     def single_batches(self) -> EdgeBatches:
-        """The same in float32, of a graph on disk as well: half the traffic, where noise does no harm."""
+        """The batches in float32: half the traffic, for solvers that live with noise anyway."""
         from spectrograd.solvers.minibatch import BatchSource, StreamedBatches
 
         operator = self.sparse.astype(np.float32)
@@ -91,7 +91,7 @@ class Problem:
 
     @property
     def row_unit(self) -> float:
-        """What steps of a set length per coordinate are multiplied by: in a metric rows are smaller.
+        """The factor for steps of a set length per coordinate: in a metric rows are smaller.
 
         Orthonormal vectors have entries of ``1 / sqrt(N)``, in a metric of ``1 / sqrt(sum b)``.
         """
@@ -100,7 +100,7 @@ class Problem:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What the operator and the engine offer together."""
+        """The capabilities of the operator and the engine together."""
         return self.operator.capabilities | self.engine.capabilities
 
     @property
@@ -118,7 +118,7 @@ class Problem:
 
     @property
     def sparse_random_walk(self) -> SparseOperator:
-        """The same without a scale."""
+        """The sparse operator without a scale."""
         return self.sparse.random_walk_form()
 
     @cached_property
@@ -165,7 +165,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands; ``seconds`` exclude the time spent measuring and in hooks."""
+    """A measurement of a run; ``seconds`` exclude the time spent measuring and in hooks."""
 
     iteration: int
     matvecs: float
@@ -264,11 +264,11 @@ class Solver(ABC, Generic[StateT]):
         return problem.orthonormalize(problem.engine.astype(state.U, np.float64)).Q
 
     def evidence(self, problem: Problem, state: StateT) -> Evidence:
-        """What is known of the eigenvalues beyond the result, at no cost: it helps the certificate."""
+        """Evidence on the eigenvalues beyond the result, at no cost: it helps the certificate."""
         return Evidence()
 
     def complement_bound(self, problem: Problem, state: StateT) -> ComplementBound | None:
-        """What lies beyond the result, where the solver can find out cheaper than the certificate's probe."""
+        """A bound on the rest of the spectrum, where the solver finds it cheaper than a probe."""
         return None
 
     def vectors(self, problem: Problem, state: StateT) -> MultiVector:
@@ -276,7 +276,7 @@ class Solver(ABC, Generic[StateT]):
         return state.U
 
     def snapshot(self, problem: Problem, state: StateT) -> StateT:
-        """What a run keeps of a measured state while the next step is at work: a copy.
+        """A copy of a measured state, which the run keeps while the next step is at work.
 
         Where the step writes over its state it may be less: what :meth:`finish` needs.
         """

@@ -81,7 +81,7 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
 
     @abstractmethod
     def cut(self, state: ChebyshevT, ends: tuple[float, float], is_first: bool) -> float:
-        """Where the next filter begins to damp; ``ends`` are those of the spectrum."""
+        """The eigenvalue above which the next filter damps; ``ends`` are those of the spectrum."""
 
     def next_filter(self, problem: Problem, state: ChebyshevT, ends: tuple[float, float]) -> Filter:
         """Choose the filter of a step between the ends of the spectrum: cut, degree, upper end."""
@@ -240,7 +240,7 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         return self.account(problem, state, (degree + 1) * block.shape[1])
 
     def shows_localization(self, state: ChebyshevState) -> bool:
-        """Also after a first filter that ended early because its columns are localised."""
+        """Whether to look at the vectors; also after a first filter that ended early, being localised."""
         return state.looks_localized or super().shows_localization(state)
 
     def terminate(self, problem: Problem, state: ChebyshevState) -> bool:

@@ -322,7 +322,7 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
             state.events.append(f"{n_passes} passes and no gap in sight: max_iter asks for more")
 
     def _rounding(self, problem: Problem, state: FewPassState) -> float | None:
-        """By how much rounding in a product may move an eigenvalue; None where there is no bound."""
+        """A bound on the move of an eigenvalue by rounding in a product; None where there is no bound."""
         if not (problem.engine.has_blocked_summation and isinstance(problem.operator, SparseOperator)):
             return None
         return problem.operator.rounding(state.block.dtype, blocked=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spectrograd.linalg.subspace import Basis
-from spectrograd.serialization.checkpoint_folder import CheckpointError, CheckpointFolder, beginning_anew
+from spectrograd.serialization.checkpoint_folder import CheckpointError, CheckpointFolder, advise_new_folder
 from spectrograd.serialization.codec import ArraySink, Json, NotSaved, ValueReader, ValueWriter
 from spectrograd.solvers.base import Problem, Progress, State
 from spectrograd.solvers.similarity import Similarity
@@ -21,7 +21,7 @@ from spectrograd.typing import Array, JsonMapping
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Where a run stood: all that it takes to go on as if nothing had happened.
+    """The state of a run, complete: a run that is resumed from it ends with the same bits.
 
     ``measured`` says that the last entry of the history is of this state, so that the run may be over;
     ``over`` is why it is, by what the solver said.
@@ -37,7 +37,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class PackedSnapshot:
-    """The same with the history as a table: a row per measurement, and events where they are others."""
+    """A snapshot with its history as a table: a row per measurement, and events where they change."""
 
     snapshot: Snapshot
     numbers: Array
@@ -91,16 +91,16 @@ class SolveCheckpoint:
 
     def snapshot(self, problem: Problem, fresh: Callable[[], State]) -> Snapshot | None:
         """The newest snapshot; ``fresh`` makes a first state, which has what is derived from the problem."""
-        found = self.run.folder.state(self.number, partial(_decode, problem, _unpack))
-        if found is None:
+        entry = self.run.folder.state(self.number, partial(_decode, problem, _unpack))
+        if entry is None:
             return None
-        snapshot: Snapshot = found[1]
-        self.resumed = found[0]
+        snapshot: Snapshot = entry[1]
+        self.resumed = entry[0]
         # Fields that ``init`` derives from the problem (edges, factorisations) are in no file: made again.
         if _lacks(snapshot.state):
             first = fresh()
             if type(first) is not type(snapshot.state):
-                raise CheckpointError(beginning_anew(f"{self.resumed}: of another solver"))
+                raise CheckpointError(advise_new_folder(f"{self.resumed}: of another solver"))
             _complete(snapshot.state, first)
         return snapshot
 
@@ -113,19 +113,19 @@ class SolveCheckpoint:
         self.run.folder.save_result(self.number, partial(_encode, problem, result))
 
     def result(self, problem: Problem, accept: Callable[[object], object]) -> Any:
-        """What an earlier run has found here; None where it did not come so far.
+        """The result of an earlier run of the same solve; None where it has none.
 
         ``accept`` returns the result, or fails for one that cannot be, as if the file were damaged.
         """
-        found = self.run.folder.result(self.number, partial(_decode, problem, accept))
-        return None if found is None else found[1]
+        entry = self.run.folder.result(self.number, partial(_decode, problem, accept))
+        return None if entry is None else entry[1]
 
-    def blamed(self, error: Exception) -> CheckpointError | None:
+    def as_checkpoint_error(self, error: Exception) -> CheckpointError | None:
         """What to say of an error after the solve went on from a file; None where it did not."""
         if self.resumed is None:
             return None
         said = " ".join(str(error).split()) or type(error).__name__
-        return CheckpointError(beginning_anew(f"{self.resumed}: the run cannot go on from it ({said})"))
+        return CheckpointError(advise_new_folder(f"{self.resumed}: the run cannot go on from it ({said})"))
 
 
 @dataclass(eq=False)
@@ -138,7 +138,7 @@ class RunCheckpoints:
     is_open: bool = True
 
     def next_solve(self) -> SolveCheckpoint | None:
-        """Those of the solve that begins now; None where the one before was cut short."""
+        """The checkpoints of the solve that begins now; None where the one before was cut short."""
         self.n_begun += 1
         return SolveCheckpoint(self, self.n_begun - 1) if self.is_open else None
 

@@ -92,7 +92,7 @@ class Compressive(Solver[CompressiveState]):
             )
 
     def init(self, problem: Problem, rng: np.random.Generator) -> CompressiveState:
-        """Nothing to prepare."""
+        """Return an empty state: the one step draws the columns."""
         return CompressiveState(np.empty((0, 0)), rng)
 
     def step(self, problem: Problem, state: CompressiveState) -> CompressiveState:
@@ -171,9 +171,9 @@ class Compressive(Solver[CompressiveState]):
     def _null_vector(self, problem: Problem) -> MultiVector | None:
         """The null vector in random-walk form, of length one in its metric; None where none is known."""
         engine = problem.engine
-        known = problem.operator.null_vector
-        if known is None:
+        vector = problem.operator.null_vector
+        if vector is None:
             return None
-        null = problem.random_walk.transform(engine.from_numpy(known[:, None].astype(np.float32)))
+        null = problem.random_walk.transform(engine.from_numpy(vector[:, None].astype(np.float32)))
         length = engine.gram(null, null, problem.random_walk.operator.metric) ** 0.5
         return engine.combine(null, 1 / length)

@@ -72,7 +72,7 @@ class Eigen(Solver[EigenState]):
     direct: ClassVar[bool] = True
 
     def init(self, problem: Problem, rng: np.random.Generator) -> EigenState:
-        """Nothing to prepare but a start vector."""
+        """Return an empty state with a random generator, for the start vector of ARPACK."""
         return EigenState(np.zeros((problem.n_nodes, problem.n_components)), rng)
 
     def step(self, problem: Problem, state: EigenState) -> EigenState:
@@ -138,8 +138,8 @@ def _solve_dense(problem: Problem, state: EigenState) -> Array:
     return np.asarray(vectors[:, :k])
 
 
-def _complete_basis(found: Array, k: int, state: EigenState) -> Array:
+def _complete_basis(vectors: Array, k: int, state: EigenState) -> Array:
     """A partial result is better than an exception; the certificate says what is missing."""
-    state.events.append(f"ARPACK found {found.shape[1]} of {k} eigenvectors; the others are random")
-    rest = state.rng.standard_normal((len(found), k - found.shape[1]))
-    return np.linalg.qr(np.hstack([found, rest]))[0]
+    state.events.append(f"ARPACK vectors {vectors.shape[1]} of {k} eigenvectors; the others are random")
+    rest = state.rng.standard_normal((len(vectors), k - vectors.shape[1]))
+    return np.linalg.qr(np.hstack([vectors, rest]))[0]

@@ -94,7 +94,7 @@ class GradientDescent(FullStepSolver):
         return state
 
     def _move(self, problem: Problem, state: StepState) -> tuple[MultiVector, float]:
-        """Where the step leads, and the longest move of a column relative to the longest column."""
+        """The vectors after the step, and the longest move of a column relative to the longest column."""
         engine = problem.engine
         walk = problem.random_walk.operator
         U = state.U

@@ -61,7 +61,7 @@ class FewPassLanczos(KrylovSolver[BlockLanczosState]):
     """
 
     def init(self, problem: Problem, rng: np.random.Generator) -> BlockLanczosState:
-        """As in memory, with a wide block and a probe block; no pass yet."""
+        """Make the state of the method in memory, with a wide block and a probe block; no pass yet."""
         width = self.block_size or guarded_width(problem, None)
         basis_size = self.basis_size or MAX_BASIS_BLOCKS * width
         state = self.begin(problem, BlockLanczosState(np.empty((0, 0)), rng), width, basis_size)
@@ -98,7 +98,7 @@ class FewPassLanczos(KrylovSolver[BlockLanczosState]):
                 return
 
     def shows_localization(self, state: BlockLanczosState) -> bool:
-        """Also after a first cycle that ended early because its vectors are localised."""
+        """Whether to look at the vectors; also after a first cycle that ended early, being localised."""
         return (state.is_localized and state.iteration == 1) or super().shows_localization(state)
 
     def _has_localized_vectors(self, problem: Problem, state: BlockLanczosState, basis: Basis) -> bool:

@@ -215,10 +215,10 @@ def _independent_factor(M: Array, protected: int = 0) -> Array:
         pass
     # rank-revealing: eigenvectors of the correlation matrix, smallest dropped
     values, rotation = la.eigh(scaled)
-    kept = values > 1e-10 * max(float(values[-1]), 1e-300) if len(M) else np.zeros(0, bool)
-    if int(kept.sum()) < protected:
-        kept[-protected:] = True
-    return np.asarray(d[:, None] * rotation[:, kept] / np.sqrt(np.maximum(values[kept], 1e-14)))
+    in_range = values > 1e-10 * max(float(values[-1]), 1e-300) if len(M) else np.zeros(0, bool)
+    if int(in_range.sum()) < protected:
+        in_range[-protected:] = True
+    return np.asarray(d[:, None] * rotation[:, in_range] / np.sqrt(np.maximum(values[in_range], 1e-14)))
 
 
 def amg(operator: SparseOperator) -> Preconditioner:

@@ -59,7 +59,7 @@ class Stopping:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a run returns: a basis orthonormal in the metric, and how it came about."""
+    """The result of a run: a basis orthonormal in the metric, with its history and evidence."""
 
     Q: MultiVector
     solver: str
@@ -75,7 +75,7 @@ class Solution:
         return self.history[-1]
 
 
-def after(earlier: Solution, later: Solution) -> Solution:
+def join_solutions(earlier: Solution, later: Solution) -> Solution:
     """The later solution with the history of both: iterations, matvecs and seconds go on counting."""
     done = earlier.last
     moved = (
@@ -105,7 +105,7 @@ class _Clock:
         return time.perf_counter() - self._started - self._excluded
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
@@ -188,12 +188,12 @@ def run_loop(
         hurried = reason in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         if checkpoint is not None and reason in (INTERRUPTED, OUT_OF_TIME):
             checkpoint.cut_short()
-        known = solver.evidence(problem, last)
+        evidence = solver.evidence(problem, last)
         if not hurried:
-            known = replace(known, complement_bound=solver.complement_bound(problem, last))
+            evidence = replace(evidence, complement_bound=solver.complement_bound(problem, last))
         # 3. the orthonormal basis
         Q = solver.finish(problem, last)
-    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, known)
+    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, evidence)
 
 
 def _first_state(problem: Problem, solver: Solver[StateT], rng: np.random.Generator) -> StateT:
@@ -261,11 +261,11 @@ class _Run(Generic[StateT]):
             if not (blown_up or over or out_of_time or due):
                 continue
             # 4. Measure; a run that diverges goes back to its last good state, with a shorter step.
-            kept = due or over is not None
-            healthy = not blown_up and self.measure(state, over, kept=kept)
+            is_scheduled = due or over is not None
+            healthy = not blown_up and self.measure(state, over, is_scheduled=is_scheduled)
             if healthy:
                 # 5. Stop by residual, by the watch, or at the end; write the checkpoint that is due.
-                reason = self.verdict(state, over) if kept or self.checkpoint is None else None
+                reason = self.verdict(state, over) if is_scheduled or self.checkpoint is None else None
                 self.save(at_once=out_of_time or reason is not None)
             else:
                 retry = self.retry()
@@ -314,13 +314,13 @@ class _Run(Generic[StateT]):
     def looks_bad(self, state: StateT) -> bool:
         return self.watch is not None and self.watch(self.solver.vectors(self.problem, state))
 
-    def measure(self, state: StateT, over: str | None = None, *, kept: bool = True) -> bool:
+    def measure(self, state: StateT, over: str | None = None, *, is_scheduled: bool = True) -> bool:
         """Record where the run stands; False when it diverges.
 
-        Not ``kept`` for a checkpoint are measurements that an undisturbed run would not have made.
+        Those that are not ``is_scheduled`` would not be made by an undisturbed run: no checkpoint keeps them.
         """
         seconds = self.clock.seconds()  # before the pause: this measurement does not count either
-        with self.clock.paused():
+        with self.clock.pause():
             try:
                 measured = self.solver.progress(self.problem, state)
             except FloatingPointError:
@@ -333,7 +333,7 @@ class _Run(Generic[StateT]):
             self.good = state
             self.resume = None
             self.history.append(progress)
-            if kept and self.checkpoint is not None:
+            if is_scheduled and self.checkpoint is not None:
                 self.unsaved = Snapshot(self.good, tuple(self.history), self.back_offs, seconds, over)
             for hook in self.hooks:
                 hook(progress)
@@ -360,7 +360,7 @@ class _Run(Generic[StateT]):
         if not (due or self.solver.overwrites_state(cast(StateT, snapshot.state))):
             return
         self.unsaved = None
-        with self.clock.paused():
+        with self.clock.pause():
             self.checkpoint.save(self.problem, snapshot)
 
     def save_interrupted(self, safely: bool) -> None:

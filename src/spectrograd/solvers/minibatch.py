@@ -49,18 +49,18 @@ class EdgeChunk(NamedTuple):
 
 
 class EdgeSource(Protocol):
-    """Where stochastic solvers get their edges: in memory, or files of shuffled edges on a disk."""
+    """A source of edges for stochastic solvers: in memory, or files of shuffled edges on a disk."""
 
     @property
     def n_edges(self) -> int:
-        """How many edges an epoch has."""
+        """Edges per epoch."""
 
     @property
     def counts(self) -> Array:
-        """How many edges each node has, shape (N,)."""
+        """Number of edges of each node, shape (N,)."""
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
-        """All edges of the graph in the random order of that epoch, ``size`` at a time (the last: fewer)."""
+        """Iterate over all edges in the random order of that epoch, ``size`` at a time (the last: fewer)."""
 
 
 def check_edges(solver: str, requires: frozenset[Capability], problem: Any) -> None:
@@ -86,18 +86,18 @@ class StreamedEdges:
 
     @property
     def n_edges(self) -> int:
-        """How many edges an epoch has."""
+        """Edges per epoch."""
         return int(self.graph.n_edges)
 
     @cached_property
     def counts(self) -> Array:
-        """How many edges each node has, shape (N,); one pass where weights hide it."""
+        """Number of edges of each node, shape (N,); one pass where weights hide it."""
         if not self.graph.is_weighted:
             return np.asarray(self.graph.degrees, dtype=np.int64)
         return np.concatenate([np.diff(block.indptr) for block in self.graph.blocks])
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
-        """All edges in the random order of that epoch, ``size`` at a time (at ends of chunks: fewer)."""
+        """Iterate over all edges in the order of that epoch, ``size`` at a time (at chunk ends: fewer)."""
         for edges in self.graph.edge_chunks(self.seed, epoch):
             weights = None if edges.weight is None else np.asarray(edges.weight, dtype=np.float32)
             chunk = EdgeChunk(edges.source, edges.target, weights)
@@ -140,11 +140,11 @@ class ResidentEdges:
 
     @property
     def n_edges(self) -> int:
-        """How many edges an epoch has."""
+        """Edges per epoch."""
         return len(self.edges.heads)
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
-        """All edges in the random order of that epoch, ``size`` at a time (the last: fewer)."""
+        """Iterate over all edges in the random order of that epoch, ``size`` at a time (the last: fewer)."""
         run = RUN if self.n_edges >= MANY else 1
         n_runs = self.n_edges // run
         per_chunk = max(1, size // run)
@@ -154,11 +154,11 @@ class ResidentEdges:
         for begin in range(0, n_runs, per_chunk):
             turn = np.arange(begin, min(n_runs, begin + per_chunk))
             # An arithmetic progression modulo n_runs with a coprime stride visits each run once.
-            chosen = (first + stride * turn) % n_runs
+            numbers = (first + stride * turn) % n_runs
             last = begin + per_chunk >= n_runs
             heads, tails, weights = self.edges
-            picked = None if weights is None else _runs(weights, run, chosen, last)
-            yield EdgeChunk(_runs(heads, run, chosen, last), _runs(tails, run, chosen, last), picked)
+            picked = None if weights is None else _runs(weights, run, numbers, last)
+            yield EdgeChunk(_runs(heads, run, numbers, last), _runs(tails, run, numbers, last), picked)
 
 
 def _coprime(n: int, rng: np.random.Generator) -> int:
@@ -169,10 +169,10 @@ def _coprime(n: int, rng: np.random.Generator) -> int:
             return stride
 
 
-def _runs(array: Array, run: int, chosen: Array, last: bool) -> Array:
+def _runs(array: Array, run: int, numbers: Array, last: bool) -> Array:
     """The chosen runs of an array; after the last of them what did not fill a run."""
     whole = len(array) // run * run
-    picked = array[:whole].reshape(-1, run)[chosen].reshape(-1)
+    picked = array[:whole].reshape(-1, run)[numbers].reshape(-1)
     return np.concatenate([picked, array[whole:]]) if last and whole < len(array) else picked
 
 
@@ -231,7 +231,7 @@ class Batch(NamedTuple):
 
     @property
     def times_met(self) -> Array:
-        """In how many edges of the batch each of them is."""
+        """Number of edges of the batch at each vertex."""
         return np.diff(self.groups[1])
 
 
@@ -295,6 +295,21 @@ class EdgeBatches(ABC):
         """Move the batch's rows of U by ``- rate (G M^-1 - B U P)``, ``small = (M^-1, P)`` or (I, 0).
 
         Returns the changes of ``U'BU`` and ``Z'U``.
+
+        Parameters
+        ----------
+        batch
+            Its vertices, v of them.
+        G
+            Tiles of ``A_S U`` (see :meth:`gradient`).
+        U : array of shape (N, K)
+            Mutated in the batch's rows.
+        rates : array of shape (v,)
+            Step of each vertex.
+        small : pair of arrays of shape (K, K)
+            ``(M^-1, P)``.
+        moments
+            Table (N, 3 K) of AMSGrad and its two betas; an empty table makes plain steps.
         """
         if small is None:
             # plain gradient: M^-1 = I, P = 0
@@ -353,18 +368,18 @@ class BatchSource(EdgeBatches):
         """Random runs of neighbouring edges: less random, several times cheaper to read."""
         # ceil(n_entries / ENTRIES_PER_BLOCK)
         n_blocks = -(-self.n_entries // ENTRIES_PER_BLOCK)
-        chosen = rng.integers(0, n_blocks, max(1, size // ENTRIES_PER_BLOCK))
-        return self.at(kernels.shuffled_entries(chosen, ENTRIES_PER_BLOCK, self.n_entries))
+        numbers = rng.integers(0, n_blocks, max(1, size // ENTRIES_PER_BLOCK))
+        return self.at(kernels.shuffled_entries(numbers, ENTRIES_PER_BLOCK, self.n_entries))
 
     def nodes(self, size: int, rng: Draws) -> Batch:
         """The subgraph induced by random nodes (the other reading of "mini-batches of size 4,000")."""
         n_nodes = self.operator.n_nodes
         size = min(size, n_nodes)
         if isinstance(rng, Deck):  # the end of a deck and the beginning of the next may share nodes
-            chosen = np.unique(rng.integers(0, n_nodes, size)).astype(np.int32)
+            numbers = np.unique(rng.integers(0, n_nodes, size)).astype(np.int32)
         else:
-            chosen = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
-        return self.at(kernels.induced_edges(chosen, self.indptr, self.indices, self.slot))
+            numbers = rng.choice(n_nodes, size, replace=False, shuffle=False).astype(np.int32)
+        return self.at(kernels.induced_edges(numbers, self.indptr, self.indices, self.slot))
 
     def sampler(self, kind: Sampling) -> Callable[[int, Draws], Batch]:
         """The method of that name."""
@@ -388,6 +403,16 @@ class BatchSource(EdgeBatches):
         """Many iterations of the paper's algorithm at once; how many were done before M broke down.
 
         Mutates: U (float32, at most eight columns), M, Y and the moments of 24 columns.
+
+        Parameters
+        ----------
+        positions : array of shape (n_iterations, batch_size)
+            Entries of the matrix, ascending in each row.
+        U : array of shape (N, K)
+        M, Y : arrays of shape (K, K) and (r, K)
+        moments : array of shape (N, 24)
+        settings
+            Step, beta1, beta2, and 1 where M counts as Eq. 19 is printed.
         """
         # One row fills the registers of a core: (n_nodes, 8) whatever K is.
         padded = np.zeros((len(U), WIDTH), U.dtype)

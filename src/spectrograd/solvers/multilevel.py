@@ -81,8 +81,8 @@ class Multilevel(RitzSolver[MultilevelState]):
         block = self._ascend(problem, levels, width, state)
         if problem.start is not None:
             # the start and the prolonged block together: Rayleigh-Ritz takes the best of both
-            given = problem.random_walk.transform(np.asarray(problem.start, dtype=np.float64))
-            both = np.hstack([np.where(np.isfinite(given), given, 0), block])
+            start = problem.random_walk.transform(np.asarray(problem.start, dtype=np.float64))
+            both = np.hstack([np.where(np.isfinite(start), start, 0), block])
             block = np.ascontiguousarray(both[:, : problem.n_nodes])  # more are never independent
         # 3. Rayleigh-Ritz at the top: the first state of LOBPCG
         begin(problem, operator, state, block)

@@ -45,7 +45,7 @@ class LandmarkSolver(Solver[State]):
         """N x K approximate eigenvectors of the operator in standard form."""
 
     def init(self, problem: Problem, rng: np.random.Generator) -> State:
-        """Nothing to prepare."""
+        """Return an empty state: the one step draws the landmarks."""
         return State(np.zeros((problem.n_nodes, problem.n_components)), rng)
 
     def step(self, problem: Problem, state: State) -> State:
@@ -194,8 +194,8 @@ def _extend(columns: Array, landmarks: Array, k: int) -> _Extended:
 def _inverse_root(block: Array) -> Array:
     """``A_nn^-1/2`` on the numerical range: n x rank, ``root @ root.T`` is the pseudo-inverse."""
     values, vectors = la.eigh((block + block.T) / 2)
-    kept = values > 1e-10 * max(values[-1], 0.0)
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+    in_range = values > 1e-10 * max(values[-1], 0.0)
+    return np.asarray(vectors[:, in_range] / np.sqrt(values[in_range]))
 
 
 # --- ``variational-nystrom``: the best vectors in the span of sampled columns (Vladymyrov 2016).
@@ -309,8 +309,8 @@ def _range_basis(columns: Array) -> Array:
     basis = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
     for _ in range(2):
         values, rotation = la.eigh(basis.T @ basis)
-        kept = values > 1e-12 * values[-1]
-        basis = basis @ (rotation[:, kept] / np.sqrt(values[kept]))
+        in_range = values > 1e-12 * values[-1]
+        basis = basis @ (rotation[:, in_range] / np.sqrt(values[in_range]))
     return np.asarray(basis)
 
 

@@ -217,7 +217,7 @@ class CoordinatePower(Solver[CoordinateState]):
 
     **Definition.** Keep ``z = S x``, ``S = c I - A`` positive semidefinite. A round takes
     ``y = z / theta``, theta the Rayleigh quotient, moves the coordinates of largest ``|y - x|`` and
-    corrects z by their columns of S. After some sweeps the vector v with value s is removed from the
+    corrects z by their columns of S. After some rounds the vector v with value s is removed from the
     matrix (``S - s v v'``) and the next one is taken up; after the last, Rayleigh-Ritz sets the vectors
     apart and the next cycle begins with those that are not done.
 
@@ -277,7 +277,7 @@ class CoordinatePower(Solver[CoordinateState]):
         return state
 
     def step(self, problem: Problem, state: CoordinateState) -> CoordinateState:
-        """Some sweeps over one vector; after the last vector a Rayleigh-Ritz step."""
+        """Some rounds over one vector; after the last vector a Rayleigh-Ritz step."""
         if state.residuals[state.active] > self._goal(problem):
             self._update_coordinates(problem, state)
         state.iteration += 1

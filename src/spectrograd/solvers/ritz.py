@@ -88,7 +88,7 @@ class RitzSolver(Solver[RitzT]):
 
     @property
     def has_stopping_rule(self) -> bool:
-        """Where an angle is asked for."""
+        """Whether an angle is asked for."""
         return self.angle > 0
 
     @abstractmethod
@@ -109,7 +109,7 @@ class RitzSolver(Solver[RitzT]):
         return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)
 
     def progress(self, problem: Problem, state: RitzT) -> Progress:
-        """From the last Rayleigh-Ritz."""
+        """Report the last Rayleigh-Ritz."""
         k = problem.n_components
         return Progress(
             iteration=state.iteration,
@@ -122,7 +122,7 @@ class RitzSolver(Solver[RitzT]):
         )
 
     def orthogonality(self, problem: Problem, state: RitzT) -> float:
-        """How far the vectors are from orthonormal: U or, where it is not made yet, columns of the block."""
+        """The orthogonality error of the vectors."""
         if state.U.shape[1]:
             return orthogonality_error(problem.engine, problem.engine_operator, state.U)
         walk = problem.random_walk.operator
@@ -186,14 +186,14 @@ def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype:
     """
     engine = problem.engine
     start = problem.start_on_engine(dtype)
-    given = 0
+    n_given = 0
     if start is not None:
-        given = problem.n_components
+        n_given = problem.n_components
         # the warm start comes first: it approximates the first K vectors
         start = problem.random_walk.transform(start)
-    if given == width:
+    if n_given == width:
         return start
-    block = random_block(problem, width - given, new_seed(rng), dtype)
+    block = random_block(problem, width - n_given, new_seed(rng), dtype)
     return block if start is None else engine.hstack(start, block)
 
 
@@ -215,6 +215,17 @@ def filter_block(
     """The filtered block, the degree it got, and whether it ended early since its columns are localised.
 
     Only a random block is looked at: the loop's ``watch`` may then end the run.
+
+    Parameters
+    ----------
+    engine, operator
+        The operator is loaded on the engine, in random-walk form.
+    polynomial
+        The filter.
+    block
+        Multivector N x m; not changed.
+    is_random
+        Whether the block holds random vectors, which show localisation as they are filtered.
     """
     filtering = Filtering(polynomial, engine, operator, block)
     while filtering.degree < polynomial.degree:
@@ -237,6 +248,17 @@ def ritz_pairs(
 
     One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal
     after one round of Cholesky QR is corrected by the generalised Rayleigh-Ritz instead of a second round.
+
+    Parameters
+    ----------
+    engine, operator
+        The operator is loaded on the engine, in random-walk form.
+    U
+        Multivector N x m.
+    rng
+        Source of random directions for lost ones.
+    times
+        The product with a multivector, in place of the engine's.
     """
     # 1. B-orthonormal basis: Cholesky QR, repaired where U has lost directions
     factor, lost = inverse_factor(engine.gram(U, U, operator.metric))

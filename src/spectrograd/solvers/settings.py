@@ -1,4 +1,4 @@
-"""How to solve, as data (:class:`SolverSettings`), and what a solve runs in (:class:`RunContext`)."""
+"""Settings of a solve as data (:class:`SolverSettings`), and its surroundings (:class:`RunContext`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CERTIFIED_SHARE = 0.85
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """How to solve, whatever the graph: plain values, which decide the result.
+    """Settings of a solve, whatever the graph: plain values, which decide the result.
 
     ``memory_limit`` is in bytes of the whole process, which solvers that ``auto`` picks must fit.
     """
@@ -59,7 +59,7 @@ def ignore_stage(stage: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """Where and under whose eyes a run happens: nothing here is part of its identity but the engine's kind.
+    """The surroundings of a run: engine, hooks, clock; no part of its identity but the engine's kind.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class RunContext:
             raise ValueError(f"checkpoint_every={every!r}: expected seconds, a finite number from 0 on")
 
     def start_clock(self, settings: SolverSettings, *, labels: bool = False) -> RunContext:
-        """The same with the clock of the time budget running; it is started once.
+        """The context with the clock of the time budget running; it is started once.
 
         The budget is for all of a run: the solver gets a share of it, and so does the certificate; ``labels``
         says that clusters are found as well. Where an observer looks on, whose time does not count, the
@@ -136,7 +136,7 @@ class RunContext:
         )
 
     def without_clock(self) -> RunContext:
-        """The same before the clock of a budget has been started."""
+        """The context before the clock of a budget has been started."""
         inf = math.inf
         return replace(self, solver_seconds=None, deadline=inf, certified_by=inf, labelled_by=inf)
 
@@ -145,5 +145,5 @@ class RunContext:
         return settings.time_budget if self.solver_seconds is None else self.solver_seconds
 
     def next_checkpoint(self) -> SolveCheckpoint | None:
-        """Where the solve that begins now keeps its states."""
+        """The checkpoints of the solve that begins now."""
         return None if self.checkpoints is None else self.checkpoints.next_solve()

@@ -49,7 +49,7 @@ class BatchGroups(NamedTuple):
 
     @property
     def n_batches(self) -> int:
-        """How many there are."""
+        """Number of batches."""
         return len(self.arrays[0])
 
     def part(self, which: slice, batch_size: int) -> BatchGroups:
@@ -120,7 +120,7 @@ class Descent:
         """Steps per epoch."""
         return -(-self.source.n_edges // self.batch_size)
 
-    def padded(self, U: Array) -> Array:
+    def pad_rows(self, U: Array) -> Array:
         """Rows of float32, of root mean square about one, padded to whole lanes: (N, 8 ceil(K/8))."""
         rows = np.zeros((len(U), -(-U.shape[1] // LANES) * LANES), np.float32)
         # columns beyond K stay zero: kernels work on whole registers
@@ -143,7 +143,7 @@ class Descent:
         return factor
 
     def groups(self, epoch: int, n_columns: int) -> Iterator[BatchGroups]:
-        """All edges in the random order of that epoch, in batches that are grouped by vertex."""
+        """Iterate over all edges in the random order of that epoch, in batches that are grouped by vertex."""
         shared = self._uses_threads(n_columns)
         at_once = EDGES_CHUNK if shared else EDGES_CHUNK // 4  # the first of them nobody can group ahead
         chunks = self.source.chunks(epoch, max(1, at_once // self.batch_size) * self.batch_size)
@@ -157,7 +157,17 @@ class Descent:
         return BatchGroups(len(chunk.heads), group(chunk.heads, chunk.tails, weights, self.batch_size))
 
     def run(self, groups: BatchGroups, steps: Array, U: Array, M: Array, Y: Array) -> int:
-        """Mutates: U, M and Y, by a step per batch; how many were done before M broke down or outgrew."""
+        """Mutates: U, M and Y, by a step per batch; how many were done before M broke down or outgrew.
+
+        Parameters
+        ----------
+        groups
+            Batches, grouped by vertex.
+        steps : array of shape (n_batches,)
+            Length of each batch's steps.
+        U : array of shape (N, 8 ceil(K / 8))
+        M, Y : arrays of shape (K, K) and (r, K)
+        """
         step = descend if self._uses_threads(U.shape[1]) else descend.serial
         return int(step(groups.arrays, self.nodes, self.low_rank, steps, self.total_mass, U, M, Y))
 
@@ -268,9 +278,9 @@ class UnbiasedSGD(SGDBase[DescentState]):
         descent = Descent.of(operator, edge_source(operator.graph, rng), self.batch_size)
         if problem.start is None and operator.is_streamed:  # memory has no space for a basis in float64
             size = (problem.n_nodes, problem.n_components)
-            U = descent.padded(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
+            U = descent.pad_rows(np.asarray(problem.engine.random(*size, new_seed(rng), np.float32)))
         else:
-            U = descent.padded(problem.random_walk.transform(problem.resident_guess(rng)))
+            U = descent.pad_rows(problem.random_walk.transform(problem.resident_guess(rng)))
         U[descent.source.counts == 0] = 0  # no batch would ever move them
         state = DescentState(U, rng, step_size=self.step_size, descent=descent)
         self.note_batches(state, descent.source.counts, descent.batch_size)
@@ -283,7 +293,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         diagonal = problem.sparse.diagonal[:, None]
         # U <- U - omega D^-1 A U, damped (Saad 2003, 4.1)
         correction = np.asarray(problem.apply(rows)) / np.where(diagonal > 0, diagonal, 1)
-        state.U = state.descent.padded(problem.random_walk.transform(rows - JACOBI_DAMPING * correction))
+        state.U = state.descent.pad_rows(problem.random_walk.transform(rows - JACOBI_DAMPING * correction))
         state.matvecs += problem.n_components
 
     def epoch(self, problem: Problem, state: DescentState) -> None:
@@ -349,7 +359,7 @@ class UnbiasedSGD(SGDBase[DescentState]):
         """Mutates: U, which becomes orthonormal: a right factor, which does not change the span."""
         Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
         assert state.descent is not None
-        state.U = state.descent.padded(problem.random_walk.transform(Q))
+        state.U = state.descent.pad_rows(problem.random_walk.transform(Q))
         state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} lost directions replaced")
 
     def _place_unlinked(self, problem: Problem, state: DescentState) -> None:
@@ -378,5 +388,5 @@ class UnbiasedSGD(SGDBase[DescentState]):
         return np.asarray(problem.random_walk.inverse_transform(rows.copy() if rows is state.U else rows))
 
     def basis(self, problem: Problem, state: DescentState) -> Array:
-        """Of the rows as they are."""
+        """An orthonormal basis of the present rows."""
         return np.asarray(problem.orthonormalize(self._pencil_rows(problem, state)).Q)

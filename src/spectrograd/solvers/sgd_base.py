@@ -64,7 +64,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
 
     @abstractmethod
     def basis(self, problem: Problem, state: SGDBaseStateT) -> MultiVector:
-        """What the epochs found, orthonormal in the problem's own metric and float64."""
+        """The basis after the epochs, orthonormal in the problem's own metric and float64."""
 
     @property
     def has_stopping_rule(self) -> bool:
@@ -165,9 +165,9 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
             return Progress(*counts, problem.n_components * upper, upper, 0.0, events=tuple(state.events))
         if state.after is None:
             return super().progress(problem, state)
-        known = self._polish_solver(problem).progress(problem, state.after)
+        progress = self._polish_solver(problem).progress(problem, state.after)
         return replace(
-            known,
+            progress,
             iteration=state.iteration,
             matvecs=state.matvecs,
             edges_seen=state.edges_seen,
@@ -175,7 +175,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         )
 
     def snapshot(self, problem: Problem, state: SGDBaseStateT) -> SGDBaseStateT:
-        """Of the polishing method, what it keeps itself."""
+        """A copy of the state; of the polishing method its own snapshot."""
         after = state.after
         # a shallow copy of all but the polishing state, which knows itself what is worth copying
         state.after = None
@@ -187,21 +187,21 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
         return twin
 
     def overwrites_state(self, state: SGDBaseStateT) -> bool:
-        """As the steps of the polishing method."""
+        """Whether steps of the polishing method overwrite their state."""
         return isinstance(state.after, FewPassState)
 
     def snapshots_are_copies(self, state: SGDBaseStateT) -> bool:
-        """As those of the polishing method."""
+        """Whether snapshots of the polishing method are copies."""
         return not isinstance(state.after, LanczosState) or state.after.basis is None
 
     def evidence(self, problem: Problem, state: SGDBaseStateT) -> Evidence:
-        """That of the polishing method."""
+        """The evidence of the polishing method."""
         return (
             Evidence() if state.after is None else self._polish_solver(problem).evidence(problem, state.after)
         )
 
     def complement_bound(self, problem: Problem, state: SGDBaseStateT) -> ComplementBound | None:
-        """What the polishing method knows."""
+        """The bound of the polishing method."""
         return (
             None
             if state.after is None

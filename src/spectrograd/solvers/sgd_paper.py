@@ -53,7 +53,7 @@ class PaperMethod(Solver[StepT]):
             raise ValueError(f"gram_update={self.gram_update!r}: expected 'printed' or 'unique'")
 
     def advice(self, n_nodes: int) -> Iterator[str]:
-        """What these settings mean for so many nodes, where it is not what one would expect."""
+        """Warnings where these settings mean something unexpected for so many nodes."""
         if n_nodes > PAPER_NODES:
             yield (
                 f"the paper's settings are those of {PAPER_NODES:,} nodes, here are {n_nodes:,}: "

@@ -36,7 +36,7 @@ class RationalFilter:
     pole: float
 
     def rate(self, value: float) -> float:
-        """What each degree adds to ``log |p(value)|``; 0 above the cut."""
+        """Growth of ``log |p(value)|`` per degree; 0 above the cut."""
         # 1 / (value - pole) in [0, 1 / (cut - pole)] is mapped to [-1, 1]
         t = 2 * (self.cut - self.pole) / (value - self.pole) - 1
         return math.acosh(t) if t > 1 else 0.0
@@ -60,9 +60,9 @@ class Woodbury:
     @classmethod
     def of(cls, low_rank: LowRank, factor: Factor, metric: Array) -> Woodbury:
         """Solve for the factors; metric and result are in the factor's order."""
-        kept = low_rank.coefficients != 0
-        Z = low_rank.factors[:, kept]
-        a = low_rank.coefficients[kept]
+        nonzero = low_rank.coefficients != 0
+        Z = low_rank.factors[:, nonzero]
+        a = low_rank.coefficients[nonzero]
         # S^-1 Z (N x r), once for all solves
         SZ = factor.solve(Z)
         # a^-1 - Z'S^-1 Z (r x r): the capacitance matrix of Woodbury's formula; indefinite, so LU
@@ -99,7 +99,7 @@ class Inverse:
         return self.factor.inverse_transform(self.recur_panels(self.factor.transform(X), steps), X.shape[1])
 
     def recur_panels(self, current: Array, steps: Sequence[Coefficients]) -> Array:
-        """The same for panels in the factor's order; mutates those given, if there are several steps."""
+        """Steps on panels in the factor's order; mutates the panels given, if there are several steps."""
         previous = np.zeros(current.shape)
         work = self.factor.workspace(current)
         for a, b, c in steps:
@@ -212,7 +212,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
     def _next_filter(
         self, problem: Problem, operator: SparseOperator, state: FactoredState
     ) -> RationalFilter:
-        """As much as is missing, and no more than keeps the first vector from drowning the K-th."""
+        """The filter of a step: enough for the missing accuracy, and short enough for the K-th vector."""
         k = problem.n_components
         # The filter damps what lies above the last guard vector.
         top = float(state.values[k - 1])
@@ -233,7 +233,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
         return state if state.most > 0 else None
 
     def evidence(self, problem: Problem, state: FactoredState) -> Evidence:
-        """As all that have Ritz values; and another factorisation, which counts, is affordable."""
+        """Ritz values beyond the result; and another factorisation, which counts, is affordable."""
         return replace(self.guard_evidence(problem, state), countable=True)
 
     def terminate(self, problem: Problem, state: FactoredState) -> bool:
@@ -246,12 +246,12 @@ class ShiftInvert(RitzSolver[FactoredState]):
         inverse = state.inverse
         if inverse is None or len(state.values) <= k or inverse.factor.quick:
             return None
-        found = np.ascontiguousarray(state.block[:, :k])[inverse.factor.order]
+        vectors = np.ascontiguousarray(state.block[:, :k])[inverse.factor.order]
         return run_inverse_probe(
             problem.engine,
             lambda X: inverse.recur_panels(X[None], [(1.0, 0.0, 0.0)])[0],
             inverse.metric,
-            Ritz(state.values[:k], found, found[:0]),
+            Ritz(state.values[:k], vectors, vectors[:0]),
             state.pole,
             np.random.default_rng(probe_seed(new_seed(state.rng), problem.operator, state.values[:k])),
             beyond=float(state.values[k]),

@@ -25,7 +25,7 @@ SolverT = TypeVar("SolverT", bound=Solver[State])
 
 
 class TorchBatch(NamedTuple):
-    """What a batch does to the nodes it touches; 2b slots, K columns.
+    """A batch applied to the nodes it touches; 2b slots, K columns.
 
     ``vertices`` are the nodes of the slots, ``counts`` how many of the batch's edges each has, ``metric`` and
     ``push`` their masses and 1 / q_i, ``factors`` their rows of Z, ``rows`` of U, ``gradient`` of ``A_S U``.
@@ -48,7 +48,7 @@ class TorchBatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TorchBatches:
-    """What batches need of an operator but its edges, on a device.
+    """Numbers per node that batches need of an operator, on a device.
 
     ``A = L(W) + diag(row_term) - Z diag(a) Z'``, the last two spread over the edges of each node. ``nodes``
     has what is known of each: its share of the row term and of Z per edge, its mass and 1 / q_i. It has a row
@@ -70,7 +70,7 @@ class TorchBatches:
         unit: float = 1.0,
         push: Array | float = 1.0,
     ) -> TorchBatches:
-        """Of an operator whose nodes have so many edges each, and 1 / q_i where rows are pushed by it."""
+        """Prepare an operator whose nodes have ``counts`` edges, with pushes 1 / q_i where given."""
         low_rank = operator.low_rank
         torch = engine.torch
         metric = np.ones(operator.n_nodes) if operator.metric is None else operator.metric
@@ -95,7 +95,7 @@ class TorchBatches:
         """Masses, (N + 1) x 1."""
         return self.nodes[:, 2:3]
 
-    def padded(self, U: Tensor) -> Tensor:
+    def pad_rows(self, U: Tensor) -> Tensor:
         """A copy of N x K rows in float32, with the row of zeros."""
         out = self.torch.zeros((len(U) + 1, U.shape[1]), dtype=self.torch.float32, device=U.device)
         out[:-1] = U
@@ -134,8 +134,8 @@ class TorchBatches:
         gradient.index_add_(0, slots[: len(heads)], pull)
         gradient.index_add_(0, slots[len(heads) :], signs * pull, alpha=-1)
         # 3. the parts of A that are no edges, in the share of each node's edges that were drawn
-        rows, factors, known = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
-        own, share, metric, push = known.split(1, dim=1)
+        rows, factors, numbers = (table.index_select(0, vertices) for table in (U, self.factors, self.nodes))
+        own, share, metric, push = numbers.split(1, dim=1)
         gradient.addcmul_(counts * own, rows)
         if len(self.coefficients):
             C = (self.coefficients[:, None] * Y).to(U.dtype)
@@ -227,16 +227,16 @@ class TorchEdges:
         if operator.scale is not None:
             scales = operator.scale[heads] * operator.scale[tails]
             weights = scales if weights is None else weights * scales
-        sent = _sent(engine, EdgeChunk(heads, tails, weights))
+        sent = _send(engine, EdgeChunk(heads, tails, weights))
         return cls(engine.torch, sent, np.diff(W.indptr), seed)
 
     @property
     def n_edges(self) -> int:
-        """All of them."""
+        """Edges per epoch."""
         return len(self.edges.heads)
 
     def at(self, positions: Tensor) -> EdgeChunk:
-        """Those at some places."""
+        """The edges at some positions."""
         heads, tails, weights = self.edges
         return EdgeChunk(heads[positions], tails[positions], None if weights is None else weights[positions])
 
@@ -246,7 +246,7 @@ class TorchEdges:
         return self.at(self.torch.randint(self.n_edges, (count,), generator=generator, device=where))
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
-        """All of them in the random order of that epoch, ``size`` at a time (the last: fewer)."""
+        """Iterate over all edges in the random order of that epoch, ``size`` at a time (the last: fewer)."""
         where = self.edges.heads.device
         draw = self.torch.Generator(where).manual_seed((self.seed + epoch) % 2**63)
         order = self.torch.randperm(self.n_edges, generator=draw, device=where)
@@ -262,20 +262,20 @@ class SentEdges:
 
     @property
     def n_edges(self) -> int:
-        """How many edges an epoch has."""
+        """Edges per epoch."""
         return self.source.n_edges
 
     @cached_property
     def counts(self) -> Array:
-        """How many edges each node has, shape (N,)."""
+        """Number of edges of each node, shape (N,)."""
         return self.source.counts
 
     def chunks(self, epoch: int, size: int) -> Iterator[EdgeChunk]:
-        """All edges in the random order of that epoch, ``size`` at a time."""
-        return (_sent(self.engine, chunk) for chunk in self.source.chunks(epoch, size))
+        """Iterate over all edges in the random order of that epoch, ``size`` at a time."""
+        return (_send(self.engine, chunk) for chunk in self.source.chunks(epoch, size))
 
 
-def _sent(engine: TorchEngine, chunk: EdgeChunk) -> EdgeChunk:
+def _send(engine: TorchEngine, chunk: EdgeChunk) -> EdgeChunk:
     """A chunk as tensors on the device, weights in float32."""
     weights = None if chunk.weights is None else engine.blocks.move(chunk.weights).float()
     return EdgeChunk(engine.blocks.move(chunk.heads), engine.blocks.move(chunk.tails), weights)

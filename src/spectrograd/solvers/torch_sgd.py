@@ -40,7 +40,7 @@ MIN_NORM = float(np.finfo(np.float32).tiny)  # a shorter gradient is none
 
 @dataclass(frozen=True, eq=False)
 class TorchDescent:
-    """What epochs read and never change: edges, and what batches need of the operator."""
+    """The constants of a run: its edges, and the numbers per node that batches need."""
 
     source: EdgeSource
     rows: TorchBatches
@@ -99,7 +99,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
         unit = power_of_two(float(operator.graph.degrees.sum()) / max(1, counts.sum()))  # about a weight
         push = pushes(counts, size / source.n_edges)
         rows = TorchBatches.of(engine, _with_unit_mass(operator), counts, unit, push)
-        U = rows.padded(problem.random_walk.transform(problem.first_guess(rng)).tensor)
+        U = rows.pad_rows(problem.random_walk.transform(problem.first_guess(rng)).tensor)
         U[:-1][engine.torch.tensor(counts == 0, device=U.device)] = 0  # no batch would ever move them
         state = TorchDescentState(TorchMultiVector(U), rng, step_size=self.step_size)
         state.descent = TorchDescent(source, rows, float(rows.metric.double().sum()), size)
@@ -140,16 +140,16 @@ class TorchSGD(SGDBase[TorchDescentState]):
         total_mass = _descent(state).total_mass
         # float64 sums over all rows; a K x K matrix comes to the host
         M, Y = rows.measure(state.U.tensor)
-        seen = M.cpu().numpy()
-        if not np.isfinite(seen).all():
+        host_M = M.cpu().numpy()
+        if not np.isfinite(host_M).all():
             raise FloatingPointError("the step was too long")
-        if not _is_sound(seen):
+        if not _is_sound(host_M):
             Q, lost = problem.orthonormalize(self._pencil_rows(problem, state), state.rng)
-            state.U = TorchMultiVector(rows.padded(problem.random_walk.transform(Q).tensor))
+            state.U = TorchMultiVector(rows.pad_rows(problem.random_walk.transform(Q).tensor))
             state.events.append(f"epoch {state.iteration}: re-orthonormalised, {lost} directions replaced")
             M, Y = rows.measure(state.U.tensor)
-            seen = M.cpu().numpy()
-        factor = 1 / power_of_two(float(np.sqrt(np.trace(seen) / (len(seen) * total_mass))))
+            host_M = M.cpu().numpy()
+        factor = 1 / power_of_two(float(np.sqrt(np.trace(host_M) / (len(host_M) * total_mass))))
         state.U.tensor.mul_(factor)
         return M * factor**2, Y * factor
 
@@ -161,12 +161,12 @@ class TorchSGD(SGDBase[TorchDescentState]):
         counts = descent.source.counts
         if counts.all() or not len(rows.coefficients):
             return
-        chosen = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
+        unlinked = rows.torch.tensor(np.flatnonzero(counts == 0), device=U.device)
         _, Y = rows.measure(U)
-        drawn = rows.factors[chosen].double() @ (rows.coefficients[:, None] * Y)
+        drawn = rows.factors[unlinked].double() @ (rows.coefficients[:, None] * Y)
         placed: Any = problem.random_walk.operator
-        own = placed.diagonal.tensor[chosen] / rows.weight_unit
-        U[chosen] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
+        own = placed.diagonal.tensor[unlinked] / rows.weight_unit
+        U[unlinked] = (drawn / rows.torch.where(own > 0, own, 1.0)).to(U.dtype)
 
     def _pencil_rows(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
         """The rows without that of zeros, in the problem's own coordinates and float64."""
@@ -176,7 +176,7 @@ class TorchSGD(SGDBase[TorchDescentState]):
         return rows
 
     def basis(self, problem: Problem, state: TorchDescentState) -> TorchMultiVector:
-        """Of the rows as they are."""
+        """An orthonormal basis of the present rows."""
         Q: TorchMultiVector = problem.orthonormalize(self._pencil_rows(problem, state)).Q
         return Q
 
@@ -257,7 +257,7 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         self._check_capabilities(fits(engine, operator))
         edges = TorchEdges.of(engine, operator)
         rows = TorchBatches.of(engine, operator, edges.counts)
-        U = rows.padded(problem.first_guess(rng).tensor)
+        U = rows.pad_rows(problem.first_guess(rng).tensor)
         state = TorchPaperState(
             TorchMultiVector(U), rng, step_size=self.step_size * problem.row_unit, seed=new_seed(rng)
         )
@@ -268,21 +268,21 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         state.events.extend(self.advice(problem.n_nodes))
         return state
 
-    def _check_capabilities(self, has_room: bool) -> None:
+    def _check_capabilities(self, fits_device: bool) -> None:
         for name, only in (("batch", "edges"), ("replacement", True), ("redrawn", True)):
             if getattr(self, name) != only:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r}: solver 'sgd-paper' on engine 'torch' draws edges with "
                     f"replacement, {name}={only!r}; engine='local' has the others"
                 )
-        if not has_room:
+        if not fits_device:
             raise ValueError(
                 "solver 'sgd-paper' on engine 'torch' draws from all edges, which do not fit the device; "
                 "'sgd' reads them chunk by chunk"
             )
 
     def step(self, problem: Problem, state: TorchPaperState) -> TorchPaperState:
-        """All mini-batches up to the next report or refreshment (Eq. 10)."""
+        """Run all mini-batches up to the next report or refreshment (Eq. 10)."""
         assert state.rows is not None
         with torch_engine(problem).one_thread():
             if state.known is None or self.refreshes(state.iteration):
@@ -347,7 +347,7 @@ class TorchPaperSGD(PaperMethod[TorchPaperState]):
         """Mutates: the state, whose rows are orthonormal again."""
         assert state.rows is not None
         Q = problem.orthonormalize(self._wide(state), state.rng).Q
-        state.U = TorchMultiVector(state.rows.padded(Q.tensor))
+        state.U = TorchMultiVector(state.rows.pad_rows(Q.tensor))
         state.known = None
         state.events.append(f"iteration {state.iteration}: M was ill-conditioned, re-orthonormalised")
 

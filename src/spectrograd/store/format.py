@@ -131,12 +131,12 @@ class StoreMeta:
 
 def block_sections(segment: BlockSegment) -> tuple[int, int, int]:
     """Offsets of the columns, the weights and the end of a block, from its first byte."""
-    columns = aligned(8 * (segment.n_rows + 1))
-    weights = aligned(columns + 4 * segment.n_entries)
-    return columns, weights, weights + (aligned(4 * segment.n_entries) if segment.weighted else 0)
+    columns = align(8 * (segment.n_rows + 1))
+    weights = align(columns + 4 * segment.n_entries)
+    return columns, weights, weights + (align(4 * segment.n_entries) if segment.weighted else 0)
 
 
-def aligned(n_bytes: int) -> int:
+def align(n_bytes: int) -> int:
     """Round up to whole cache lines."""
     return -(-n_bytes // ALIGNMENT) * ALIGNMENT
 
@@ -307,12 +307,12 @@ class SegmentWriter:
             data = np.ascontiguousarray(section).view(np.uint8)
             parts = [data]
             if pad:
-                parts.append(np.zeros(aligned(len(data)) - len(data), np.uint8))
+                parts.append(np.zeros(align(len(data)) - len(data), np.uint8))
             for part in parts:
                 self._handle.write(part.data)
                 checksum = zlib.crc32(part.data, checksum)
                 n_bytes += len(part)
-        self._offset = begin + aligned(n_bytes)
+        self._offset = begin + align(n_bytes)
         self._handle.write(bytes(self._offset - begin - n_bytes))
         return Segment(self._file, begin, n_bytes, checksum)
 

@@ -36,7 +36,7 @@ from spectrograd.store.node_ids import Nodes, nodes_of_rows, write_names
 from spectrograd.store.row_blocks import Buckets, count, sorted_rows, weight_unit, write_blocks
 from spectrograd.store.shuffled_edges import Sample, Shuffle, upper_edges
 from spectrograd.store.stored_graph import StoredGraph, open_store
-from spectrograd.system import need, resolved
+from spectrograd.system import need, resolve_path
 from spectrograd.typing import Array, JsonObject
 
 # --- Node order
@@ -238,7 +238,7 @@ def _check_disk(path: Path, spool: Spool, settings: IngestSettings) -> None:
 
 def check_free(path: Path, needed: int) -> None:
     """Raise an error where fewer bytes than ``needed`` are free on the disk."""
-    free = shutil.disk_usage(resolved(path).parent).free
+    free = shutil.disk_usage(resolve_path(path).parent).free
     if needed > free:
         raise GraphError(
             f"{path}: about {needed / 1e9:,.2f} GB of disk are needed, {free / 1e9:,.2f} GB are free; "

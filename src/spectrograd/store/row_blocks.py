@@ -15,7 +15,7 @@ import numpy as np
 
 from spectrograd.graph.graph import magnitudes
 from spectrograd.store.edge_batches import IngestSettings, SpooledLayer
-from spectrograd.store.format import BlockSegment, SegmentWriter, aligned
+from spectrograd.store.format import BlockSegment, SegmentWriter, align
 from spectrograd.typing import Array
 
 RULES = ("sum", "max", "first")  # for duplicates, numbered as in kernels.edge_lists
@@ -214,7 +214,7 @@ def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> l
     first = 0
     last = len(rows.indptr) - 1
     while first < last:
-        until = int(np.searchsorted(ends, ends[first] + block_bytes - aligned(200), side="right")) - 1
+        until = int(np.searchsorted(ends, ends[first] + block_bytes - align(200), side="right")) - 1
         until = min(max(until, first + 1), last)
         begin = rows.indptr[first]
         end = rows.indptr[until]

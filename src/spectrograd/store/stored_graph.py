@@ -95,7 +95,7 @@ class Store:
             return
         for rows in columns:
             if len(rows) and int(rows.view(np.uint32).max()) >= self.meta.n_nodes:
-                raise self.damaged(segment, "a node number is out of range")
+                raise self.damage_error(segment, "a node number is out of range")
         self.checked.add(segment)
 
     @cached_property
@@ -113,13 +113,13 @@ class Store:
         if segment in self.checked:
             return rows
         if not _ascends(rows.indptr, segment.n_entries):
-            raise self.damaged(segment, "row pointers do not ascend")
+            raise self.damage_error(segment, "row pointers do not ascend")
         if rows.weights is not None and len(rows.weights):
             low = float(rows.weights.min())  # a NaN is the least and the largest
             high = float(rows.weights.max())
             least = -np.inf if self.is_signed else 0.0
             if not (least <= low <= high < np.inf and low > -np.inf):
-                raise self.damaged(segment, f"weights from {low:g} to {high:g}")
+                raise self.damage_error(segment, f"weights from {low:g} to {high:g}")
         self.check_rows(segment, rows.columns)
         return rows
 
@@ -139,10 +139,10 @@ class Store:
             return np.zeros(self.meta.n_nodes, np.int32)
         components = self.files.read(segment).view(np.int32)
         if int(components.view(np.uint32).max()) >= layer.n_components:
-            raise self.damaged(segment, f"a component that is none of {layer.n_components:,}")
+            raise self.damage_error(segment, f"a component that is none of {layer.n_components:,}")
         return components
 
-    def damaged(self, segment: Segment, what: str) -> GraphError:
+    def damage_error(self, segment: Segment, what: str) -> GraphError:
         """Return an error that names file and offset."""
         return DamagedFileError(
             f"{self.path / segment.file} (byte {segment.offset:,}): damaged ({what}); convert the graph again"
@@ -155,10 +155,10 @@ class Store:
             return None
         raw = self.files.read(self.meta.order)
         if len(raw) != 4 * self.meta.n_nodes:
-            raise self.damaged(self.meta.order, "no order of the nodes")
+            raise self.damage_error(self.meta.order, "no order of the nodes")
         order = raw.view(np.int32)
         if len(order) != self.meta.n_nodes or not np.array_equal(np.sort(order), np.arange(len(order))):
-            raise self.damaged(self.meta.order, "no order of the nodes")
+            raise self.damage_error(self.meta.order, "no order of the nodes")
         return order
 
     @cached_property
@@ -170,7 +170,7 @@ class Store:
         raw = self.files.read(segment)
         if self.meta.ids == INTEGERS:
             if len(raw) != 8 * self.meta.n_nodes:
-                raise self.damaged(segment, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
+                raise self.damage_error(segment, f"{len(raw):,} bytes for {self.meta.n_nodes:,} ids")
             names = raw.view(np.int64)
         else:
             arrow = need("pyarrow", "names of nodes")
@@ -179,9 +179,9 @@ class Store:
                 table = parquet.read_table(arrow.BufferReader(raw))
                 names = as_names(table.column("name").to_pylist())
             except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
-                raise self.damaged(segment, f"no table of names: {error}") from None
+                raise self.damage_error(segment, f"no table of names: {error}") from None
         if len(names) != self.meta.n_nodes:
-            raise self.damaged(segment, f"{len(names)} names for {self.meta.n_nodes} nodes")
+            raise self.damage_error(segment, f"{len(names)} names for {self.meta.n_nodes} nodes")
         names.flags.writeable = False
         return names
 
@@ -214,7 +214,7 @@ class BlockStream:
         stored = degrees[segment.start : segment.start + segment.n_rows]
         sums = row_sums(rows.indptr, rows.weights, self.layer.weight_unit)
         if not np.allclose(sums, stored, rtol=SUM_ROUNDING, atol=0.0):
-            raise self.store.damaged(
+            raise self.store.damage_error(
                 self.layer.degrees, f"degrees are not the sums of row {segment.start:,} on"
             )
         self.store.summed.add(segment)
@@ -468,7 +468,7 @@ class StoredGraph(Graph):
             if not np.isfinite(weight.sum(dtype=np.float64)) or (
                 len(weight) and weight.min() < 0 and not self.is_signed
             ):
-                raise self.store.damaged(segment, "weights that are none")
+                raise self.store.damage_error(segment, "weights that are none")
         return Edges(source, target, weight)
 
     def astype(self, dtype: DTypeLike) -> StoredGraph:

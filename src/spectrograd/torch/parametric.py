@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from spectrograd.certificate import Certificate
-from spectrograd.engines.torch_engine import TorchEngine, TorchMultiVector, found_device
+from spectrograd.engines.torch_engine import TorchEngine, TorchMultiVector, find_device
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.validation import from_tensor
 from spectrograd.operators.base import Operator
@@ -297,9 +297,9 @@ def embedding_tensor(model: Any, device: str | None = None) -> Any:
         tensor = kept.tensor[:, kept.shape[1] - model.embedding_.shape[1] :]  # without the constant
         if model._rotation is not None:
             tensor = tensor @ tensor.new_tensor(model._rotation)
-        where = tensor.device if device is None else found_device(torch, device)
+        where = tensor.device if device is None else find_device(torch, device)
         return tensor.to(where, getattr(torch, model.embedding_.dtype.name))
     if device is None:
         kind, _, device = str(model.engine).partition(":")
         device = (device or None) if kind == "torch" else "cpu"
-    return torch.as_tensor(model.embedding_, device=found_device(torch, device))
+    return torch.as_tensor(model.embedding_, device=find_device(torch, device))

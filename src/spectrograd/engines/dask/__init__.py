@@ -1,1 +1,1 @@
-"""What the Dask engine is made of: steps, the session that runs them, the cut of a graph, the tasks."""
+"""The Dask engine: steps, the session that runs them, the partition of a graph, the tasks."""

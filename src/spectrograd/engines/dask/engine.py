@@ -84,6 +84,7 @@ class DaskEngine(RowsOnWorkers):
         """Send row blocks to their owners, and make multivectors of the vectors."""
         if not isinstance(operator, SparseOperator):
             return operator.to_engine(self)
+        # all multivectors of so many rows are cut alike, by the work of the first graph
         if operator.n_nodes not in self.bounds:
             self.bounds[operator.n_nodes] = balanced_bounds(operator.graph, self.session.n_blocks)
         return replace(operator.to_engine(self), graph=self._load_graph(operator.graph))
@@ -172,6 +173,7 @@ class DaskEngine(RowsOnWorkers):
         for i, rows in enumerate(graph.rows):
             masses = block_of(metric, i)
             here = (rows, i, diagonal.steps[i], masses, coefficients, X.steps[i], before.steps[i])
+            # own rows first: the other blocks' rows travel meanwhile
             own = Step("recurrence", tasks.own_recurrence, here, i)
             steps.append(_with_neighbours(graph, own, X, (a, None, masses)))
         moved = self.multivector(steps, X.bounds, X.shape[1], X.dtype)
@@ -259,6 +261,7 @@ class DaskEngine(RowsOnWorkers):
 
     def bytes_moved(self) -> int:
         """Count the bytes of this run that workers received from one another so far."""
+        # each worker logs its transfers; the latest that was counted is remembered
         for worker in self.client.nthreads():
             since = self._since.get(worker, 0.0)
             counts = self.client.run(
@@ -309,6 +312,7 @@ def _with_neighbours(
     """
     i = own.block
     n_blocks = len(graph.rows)
+    # from the next block on, round robin: not all blocks ask block 0 first
     others = [j % n_blocks for j in range(i + 1, i + n_blocks) if graph.n_sent[i, j % n_blocks]]
     if not others:
         return own

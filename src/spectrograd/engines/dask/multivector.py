@@ -50,6 +50,7 @@ class RowsOnWorkers(Engine):
         if indices is None:
             return np.concatenate(self.session.results(X.steps))
         indices = np.asarray(indices, dtype=np.int64)
+        # the block of each row; only those blocks are asked
         at = np.searchsorted(X.bounds, indices, side="right") - 1
         blocks = [i for i in range(len(X.steps)) if (at == i).any()]
         steps = [
@@ -211,6 +212,7 @@ def join_statistics(parts: Sequence[Statistics]) -> Statistics:
     column = np.arange(len(parts[0].peaks))
     peaks = np.array([part.peaks for part in parts])
     rows = np.array([part.peak_rows for part in parts])
+    # sums are in units of each block's own peaks: bring them to the common peak
     highest = np.argmax(np.abs(peaks), axis=0)  # of several the first
     units = np.maximum(np.abs(peaks[highest, column]), 1e-300)  # columns of zeros
     ratio = np.abs(peaks) / units
@@ -256,6 +258,7 @@ def distribute_graph(
     rows = tuple(_row_step(graph, bounds, i) for i in range(n_blocks))
     for step in rows:
         step.held = True
+    # which rows travel between blocks: all of a block, or the few that are touched
     sizes = np.diff(bounds)
     n_sent = np.zeros((n_blocks, n_blocks), np.int64)
     touched = {}

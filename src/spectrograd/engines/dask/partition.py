@@ -72,6 +72,7 @@ def cut(blocks: Sequence[RowBlock], bounds: Array, at: int) -> RowParts:
         # which rows of other blocks this block's entries touch
         is_column[block.indices] = True
     for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        # few rows of block j are touched: only those are sent, and columns are numbered among them
         here = np.flatnonzero(is_column[start:stop]).astype(np.int32)
         if j != at and 0 < len(here) < HALO_SHARE * (stop - start):
             touched[j] = here

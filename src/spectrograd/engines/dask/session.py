@@ -89,7 +89,7 @@ def _remote(address: str, timeout: float) -> Any:
 
 
 def package_version() -> str:
-    """Of spectrograd, wherever this runs."""
+    """The version of spectrograd where this runs."""
     return str(sys.modules["spectrograd"].__version__)  # by name: it stands above engines
 
 
@@ -202,6 +202,7 @@ def release(steps: Iterable[Step]) -> None:
 
 def missing(targets: Iterable[Step]) -> Iterator[Step]:
     """Iterate over the steps without a future that the targets need, and the targets, inputs first."""
+    # depth first without recursion: a step comes back from the stack after its inputs
     stack = [(step, False) for step in targets]
     visited = set()
     while stack:
@@ -234,10 +235,12 @@ def reassign_blocks(owners: Sequence[str], alive: Sequence[str], n_blocks: int) 
     assigned: list[str | None] = [owner if owner in alive else None for owner in owners]
     load = Counter(dict.fromkeys(alive, 0))
     load.update(owner for owner in assigned if owner is not None)
+    # an even share; some workers have one block more
     least = n_blocks // len(alive)
     for block, owner in enumerate(assigned):
         poorest = min(alive, key=lambda address: load[address])
         if owner is not None:
+            # a worker with more than its share gives a block away, so that new workers get some
             rich = load[owner] > least + 1 or (load[owner] > least and load[poorest] < least)
             if not rich:
                 continue
@@ -340,8 +343,10 @@ class DaskSession:
 
     def start(self, *steps: Step) -> None:
         """Submit steps and the missing steps they need; release futures that nobody holds."""
+        # 1. all steps that have to run, inputs first
         made = list(missing(steps))
         try:
+            # 2. rows of the client, all together; 3. tasks in the order of their inputs
             self._send([step for step in made if step.on_host])
             for step in made:
                 step.future = step.future if step.on_host else self._submit(step)
@@ -421,6 +426,7 @@ class DaskSession:
                 results: list[Any] = self.client.gather(futures)
                 return results
             except TimeoutError:
+                # two queries in a row without a task of ours: not a pause between tasks, but a lost worker
                 idle = 0 if self._busy() else idle + 1
                 if idle > 1:  # nobody works for us: the tasks wait for a worker that will not come back
                     raise _LostError from None
@@ -442,11 +448,13 @@ class DaskSession:
         """Mutates: drop every future whose result is not in the memory of a worker that is alive."""
         self.losses += 1
         self.map_owners()
+        # every step that somebody still holds
         known = {step for multivector in list(self.multivectors) for step in multivector.steps} | set(
             self.graph_steps
         )
         have = [step for step in known if step.future is not None]
         finished = [step for step in have if step.future.status == "finished"]
+        # a finished future may have died with its worker: only the scheduler knows
         where = self.client.who_has([step.future for step in finished]) if finished else {}
         good = {step for step in finished if where.get(step.future.key)}
         for step in have:

@@ -98,6 +98,7 @@ def streamed_rows(
     """``diag(diagonal) X - diag(scale) W V`` for rows that are read on the way; V are all rows, in order."""
     place, start, stop = where
     graph = open_place(place)
+    # rows of the whole multivector: columns of a streamed block are global
     all_rows = np.concatenate(V)
     out = np.empty_like(X)
     own = _column(diagonal)
@@ -142,6 +143,7 @@ def own_recurrence(
         return np.asarray(a * product / masses + b * X + c * before, dtype=X.dtype)
     from spectrograd.kernels.spmm import recurrence_rows
 
+    # the kernel of the local engine, on the block's own rows and columns
     run = recurrence_rows if len(part.indices) > WORTH_THREADS else recurrence_rows.serial
     out = np.empty_like(X)
     rows = (0, part.indptr, part.indices)
@@ -164,6 +166,7 @@ def neighbour_rows(
     factors = np.full(n_rows, weight, dtype)
     factors = factors if scale is None else factors * _column(scale)
     factors = factors if metric is None else factors / _column(metric)
+    # blocks are added in the order of the arguments: the same bits whichever rows came first
     out = np.zeros((n_rows, V[0].shape[1]), dtype)
     ones = np.ones(n_rows, dtype)
     for other, rows in zip(others, V, strict=True):

@@ -51,7 +51,7 @@ def edge_rows(graph: Graph) -> tuple[Array, Array, Array]:
     return rows[once], cols[once], entries.data[once]
 
 
-# --- Whose object is this? Told without importing the package.
+# --- Whose object is this? Recognised without importing the package.
 
 
 def comes_from(thing: object, *packages: str) -> bool:

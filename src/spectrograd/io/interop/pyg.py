@@ -1,4 +1,4 @@
-"""PyTorch Geometric's ``Data`` and ``HeteroData``, told by their attributes: PyTorch is never imported."""
+"""PyTorch Geometric's ``Data`` and ``HeteroData``, known by their attributes: PyTorch is never imported."""
 
 from __future__ import annotations
 
