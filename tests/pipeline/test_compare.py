@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,10 +15,11 @@ from spectrograd import datasets, solvers
 from spectrograd.cli import main
 from spectrograd.engines import LocalEngine
 from spectrograd.pipeline import RunContext, Settings
-from spectrograd.pipeline.compare import compare, default_names, parse_spec
+from spectrograd.pipeline.compare import ScoreRecorder, compare, default_names, parse_spec
 from spectrograd.report.compare_page import advice, compare_document, draw_comparison, in_order
 from spectrograd.report.page import render
 from spectrograd.solvers import REGISTRY, Solver, State
+from spectrograd.system import Peak
 
 HOW = Settings(n_components=3, seed=0)
 KEYS = {
@@ -175,6 +177,27 @@ def test_the_page_says_which_solver_to_take():
     assert advice(ordered).startswith("Take quick: with 1 s the quickest of the 2 of 4")
     assert "higher NMI" in advice(in_order([row("a", 1.0, 0.0, nmi=0.5), row("b", 2.0, 0.0, nmi=0.6)]))
     assert advice(in_order(rows[1:2])).endswith("The smallest angle is that of rough.")
+
+
+def test_scoring_is_loaded_before_memory_is_measured(data, monkeypatch):
+    """The first solver of a process would be charged for libraries otherwise."""
+    order = []
+    observe = ScoreRecorder.observe
+
+    def observed(self, basis):
+        order.append("score")
+        observe(self, basis)
+
+    @contextmanager
+    def measured():
+        order.append("memory")
+        yield Peak()
+
+    monkeypatch.setattr(ScoreRecorder, "observe", observed)
+    monkeypatch.setattr("spectrograd.pipeline.compare.peak_memory", measured)
+    compare(data.graph, HOW, ["power"], classes=data.labels)
+    assert order[0] == "score"
+    assert order.count("memory") == 1
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def solver_table(rows: Sequence[JsonMapping], width: int) -> Table:
         iterations = [_count(None if row["iterations"] == 1 else row["iterations"])] if wide else []
         table.add_row(
             Text(str(row["method"])),
-            _number(row["seconds"], 2),
+            _number(row["seconds"], 3),
             *iterations,
             _number(row["passes"], 1),
             _number(row["objective"], 5),

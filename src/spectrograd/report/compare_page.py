@@ -101,7 +101,7 @@ def cells(row: JsonMapping) -> list[str]:
     iterations = None if row["iterations"] in (None, 1) else row["iterations"]
     return [
         str(row["method"]),
-        number(row["seconds"], 2),
+        number(row["seconds"], 3),
         "–" if iterations is None else f"{iterations:,}",
         number(row["passes"], 1),
         number(row["objective"], 5),
@@ -137,7 +137,7 @@ def _svg(draw: Callable[[Axes, Rows], None], rows: Rows) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    figure = Figure(figsize=(5.0, 3.8), layout="constrained")
     draw(figure.subplots(), rows)
     buffer = io.StringIO()
     plain = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -159,7 +159,7 @@ def _draw_objective(axis: Axes, rows: Rows) -> None:
         gaps = [max(point["objective"] - best, floor) for point in row["history"]]
         axis.plot(_seconds(row["history"]), gaps, **_style(rank, row))
     axis.set_yscale("log")
-    axis.set_title("Objective above the best found", fontsize=11, color=INK)
+    axis.set_title("Objective above the best found", fontsize=10, color=INK)
     axis.set_ylabel("objective $-$ best", color=SOFT)
     _frame(axis)
 
@@ -171,7 +171,7 @@ def _draw_nmi(axis: Axes, rows: Rows) -> None:
             continue
         axis.plot(_seconds(points), [point["nmi"] for point in points], **_style(rank, row))
     axis.set_ylim(0, 1.02)
-    axis.set_title("NMI with the known classes", fontsize=11, color=INK)
+    axis.set_title("NMI with the known classes", fontsize=10, color=INK)
     axis.set_ylabel("NMI", color=SOFT)
     _frame(axis)
 
@@ -205,7 +205,7 @@ def _frame(axis: Axes) -> None:
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("seconds (without measuring and compiling)", color=SOFT)
     axis.grid(True, which="major", color=GRID)
-    axis.tick_params(which="both", colors=SOFT, labelsize=9)
+    axis.tick_params(which="both", colors=SOFT, labelsize=8)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     for side in ("bottom", "left"):
