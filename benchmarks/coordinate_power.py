@@ -77,7 +77,7 @@ def report(title: str, graph: Graph, k: int, shares: list[float], seeds: range) 
             began = time.perf_counter()
             result = embed(operator, k, Settings(solver=solver, params=params, tol=TOLERANCE, seed=seed))
             seconds.append(time.perf_counter() - began)
-            matvecs = result.solution.last.matvecs
+            matvecs = result.last.matvecs
             if params.get("shift") != "centre":
                 matvecs -= shift_matvecs(operator, k)
             counts.append(matvecs * graph.n_nodes / 1e6)

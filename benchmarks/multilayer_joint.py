@@ -89,7 +89,7 @@ def by_mini_batches(sizes: tuple[int, ...] = (4_000, 10_000)) -> str:
             every = [found.result, *found.layers]
             scored = [_nmi(one.embedding.vectors, data.labels) for one in every]
             n_edges = sum(layer.n_edges for layer in data.graph.layers)
-            passes = f"{found.result.solution.last.edges_seen / n_edges:.0f}"
+            passes = f"{found.result.last.edges_seen / n_edges:.0f}"
             met = "yes" if found.result.certificate.converged else "no"
             rows.append([f"{n_nodes:,}", seed, f"`{steps}`", passes, met, *(f"{x:.3f}" for x in scored)])
     head = ("nodes", "seed", "steps", "passes", "certificate met", "NMI", "layer 1", "2", "3")
@@ -103,5 +103,5 @@ def _nmi(vectors: np.ndarray, truth: np.ndarray) -> float:
 def _two_stages(graph, settings: Settings) -> tuple[float, float, np.ndarray]:  # type: ignore[no-untyped-def]
     stages = merge(graph, K, settings)
     found = stages.embed(K, settings)
-    layers = float(np.mean([layer.solution.last.matvecs for layer in stages.layers])) / K
-    return layers, found.solution.last.matvecs / K, found.embedding.vectors
+    layers = float(np.mean([layer.last.matvecs for layer in stages.layers])) / K
+    return layers, found.last.matvecs / K, found.embedding.vectors

@@ -203,5 +203,5 @@ def passes() -> str:
 
 def certified(result: Any, epochs: int) -> str:
     mark = "" if result.certificate.converged else " (not met)"
-    passes = epochs + result.solution.last.matvecs / result.embedding.n_components
+    passes = epochs + result.last.matvecs / result.embedding.n_components
     return f"{passes:.1f} + {result.certificate.columns}{mark}"

@@ -267,7 +267,7 @@ def test_joint_equals_layer_by_layer_then_merge():
     assert joint.result is not None
     expected = two_stage.embed(K, Settings(seed=0)).embedding.vectors
     assert metrics.largest_principal_angle(expected, joint.result.embedding.vectors) < 1e-2
-    assert joint.result.solution.stop_reason == "converged"
+    assert joint.result.stop_reason == "converged"
 
 
 def test_joint_is_repeatable():
@@ -297,7 +297,7 @@ def test_joint_by_mini_batches_finds_layers_and_clusters():
             for x in (one, other)
         )
         assert own > true - 0.05
-    last = found.result.solution.last
+    last = found.result.last
     read = sum(layer.n_edges for layer in made.graph.layers)
     assert last.iteration == 22
     assert last.matvecs == pytest.approx(5 * last.edges_seen / read)
@@ -349,11 +349,11 @@ def test_joint_reads_the_edges_less_often_than_two_stages():
     apart = Settings("lanczos", tol=1e-4, seed=0)
     stages = merge(larger.graph, K, apart)
     merged = stages.embed(K, apart)
-    matvecs = np.mean([layer.solution.last.matvecs for layer in stages.layers]) + merged.solution.last.matvecs
+    matvecs = np.mean([layer.last.matvecs for layer in stages.layers]) + merged.last.matvecs
     passes = matvecs / K  # at best: blocks of K columns
     together = merge(larger.graph, K, Settings(tol=1e-4, seed=0), aggregation="joint").result
     n_edges = sum(layer.n_edges for layer in larger.graph.layers)
-    assert together.solution.last.edges_seen / n_edges < 0.8 * passes
+    assert together.last.edges_seen / n_edges < 0.8 * passes
     first, second = (
         metrics.nmi(larger.labels, assign(found.embedding.vectors, K, unit_rows=True, random_state=0).labels)
         for found in (merged, together)

@@ -74,8 +74,8 @@ def test_every_cut_and_every_flipped_bit_is_noticed(tmp_path):
         path.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
         with pytest.raises(DamagedFileError):
             read_value(path)
-    path.write_bytes(good.replace(MAGIC + struct.pack("<I", 2), MAGIC + struct.pack("<I", 3)))
-    with pytest.raises(GraphError, match="of format 3; this release reads format 2"):
+    path.write_bytes(good.replace(MAGIC + struct.pack("<I", 3), MAGIC + struct.pack("<I", 4)))
+    with pytest.raises(GraphError, match="of format 4; this release reads format 3"):
         read_value(path)
 
 

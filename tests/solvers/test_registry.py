@@ -94,7 +94,7 @@ def test_an_old_name_is_the_users_choice_as_the_new_one_is():
         settings = Settings(solver="sgd", params={name: False}, tol=1e-4, seed=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            assert embed(operator, 3, settings).solution.last.matvecs == 0
+            assert embed(operator, 3, settings).last.matvecs == 0
 
 
 def test_an_estimator_takes_old_parameter_names():

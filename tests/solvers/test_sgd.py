@@ -386,7 +386,7 @@ def polish(operator, **options):
 
 def test_without_a_tolerance_it_stops_after_its_epochs(large):
     result = polish(laplacian(large.graph))
-    assert (result.solution.stop_reason, result.solution.last.iteration) == ("done", 5)
+    assert (result.stop_reason, result.last.iteration) == ("done", 5)
     assert not result.certificate.converged
     assert "NOT converged" in result.certificate.sentence
 
@@ -395,20 +395,20 @@ def test_without_a_tolerance_it_stops_after_its_epochs(large):
 def test_it_hands_over_until_the_certificate_is_met(large, polish_solver):
     operator = laplacian(large.graph)
     result = polish(operator, params={"epochs": 3, "polish": True, "polish_solver": polish_solver})
-    last = result.solution.last
+    last = result.last
     assert result.certificate.converged
     assert last.edges_seen == 3 * large.graph.n_edges
     assert last.matvecs > 0
     assert f"polished by {polish_solver} after 3 passes over the edges" in last.events
     if polish_solver == "lanczos":
         scratch = embed(operator, 5, Settings(solver=polish_solver, params={"block_size": 5}, seed=0))
-        assert last.matvecs + 3 * 5 < scratch.solution.last.matvecs
+        assert last.matvecs + 3 * 5 < scratch.last.matvecs
 
 
 def test_a_tolerance_makes_it_hand_over(large):
     result = polish(laplacian(large.graph), tol=1e-4)
     assert result.certificate.converged
-    assert result.solution.last.matvecs > 0
+    assert result.last.matvecs > 0
 
 
 # --- bad input --------------------------------------------------------------------------------------

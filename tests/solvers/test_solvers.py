@@ -362,7 +362,7 @@ def test_problems_check_their_sizes(operators):
 def test_embed_is_certified(operators, truth, name):
     settings = Settings(solver=name, params=PARAMS.get(name, {}), seed=0, max_iter=ITERATIONS.get(name, 300))
     result = embed(operators["blocks random_walk"], K, settings)
-    assert result.choice.name == name
+    assert result.solver == name
     values, vectors = truth["blocks random_walk"]
     certificate = result.certificate
     exact = name not in APPROXIMATE

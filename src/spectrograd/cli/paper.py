@@ -155,7 +155,7 @@ def _print_report(
     )
     console.print(paper_table(rows, console.width))
     layers = zip(graph.layer_names, merged.layers, strict=True)
-    each = ", ".join(f"{name} {layer.seconds:.2f}" for name, layer in layers)
+    each = ", ".join(f"{name} {layer.total_seconds:.2f}" for name, layer in layers)
     click.echo(
         f'\nThe paper\'s column "RI" {RI_IS[experiment.table]}.\n'
         "Its times were taken on 40 cores; it does not say which eigensolver it ran.\n"

@@ -130,7 +130,7 @@ def layer_summary(merged: Merged | None, graph: Graph | MultilayerGraph) -> Json
         for name, layer, weight in zip(graph.layer_names, graph.layers, merged.weights, strict=True)
     ]
     for entry, layer in zip(entries, merged.layers, strict=False):
-        entry |= {"seconds": layer.seconds, "solver": layer.choice.name}
+        entry |= {"seconds": layer.total_seconds, "solver": layer.solver}
         measured = layer.certificate.known != UNMEASURED
         entry |= {"converged": layer.certificate.converged if measured else None}
     if merged.scores is not None:

@@ -204,7 +204,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         self.singular_values_ = np.sqrt(np.clip(1 - solved.embedding.eigenvalues, 0, 1))
         self.certificate_ = solved.certificate
         self.converged_ = solved.certificate.converged
-        self.solver_ = solved.choice.name
+        self.solver_ = solved.solver
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

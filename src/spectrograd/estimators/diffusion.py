@@ -167,7 +167,7 @@ class DiffusionMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.embedding_ = (self._psi * self._powers).astype(source.dtype, copy=False)
         self.certificate_ = solved.certificate
         self.converged_ = solved.certificate.converged
-        self.solver_ = solved.choice.name
+        self.solver_ = solved.solver
         return self
 
     def fit_transform(self, X: object, y: None = None, **columns: str) -> Array:

@@ -18,7 +18,6 @@ from spectrograd.embedding import Embedding
 from spectrograd.engines.dask.session import package_version
 from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.linalg.subspace import orthogonality_error
-from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 from spectrograd.serialization.checkpoint_folder import open_checkpoints
@@ -80,7 +79,7 @@ def with_checkpoints(
 
 def save_result(kept: SolveCheckpoint, problem: Problem, found: CertifiedEmbedding) -> None:
     """Keep what a solve has found for a run that is repeated; what was cut short is to go on instead."""
-    if found.solution.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
+    if found.stop_reason not in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME):
         embedding = Embedding(found.embedding.vectors, found.embedding.eigenvalues)
         kept.finish(problem, replace(found, embedding=embedding))
 
@@ -107,9 +106,9 @@ def _verify_result(problem: Problem, found: object) -> CertifiedEmbedding:
     vectors = found.embedding.vectors
     engine = problem.engine
     shape = (problem.n_nodes, problem.n_components)
-    if vectors.shape != shape or found.solution.Q.shape != shape or not found.solution.history:
+    if vectors.shape != shape or found.Q.shape != shape or not found.history:
         raise ValueError(f"vectors of shape {vectors.shape} instead of {shape}")
-    if not isinstance(found.choice, PlannedSolver) or not isinstance(certificate, Certificate):
+    if not isinstance(certificate, Certificate):
         raise TypeError("no certificate")
     if not certificate.converged and certificate.determined is None:  # it claims nothing
         return found

@@ -17,8 +17,7 @@ from spectrograd.graph.components import subgraph
 from spectrograd.notices import warn
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.pipeline.result import Attempt, CertifiedEmbedding
+from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.rough_solve import UNMEASURED, certify_rough
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
@@ -102,10 +101,10 @@ def certify_layer(
             return embed(part, k, settings, context)
         vectors = rough.embedding.vectors[:, -k:]
         vectors = vectors if part.n_nodes == len(vectors) else vectors[linked]
-        solution = replace(rough.solution, Q=np.ascontiguousarray(vectors))
-        return certify_rough(part, replace(rough, solution=solution), settings, context)
+        basis = np.ascontiguousarray(vectors)
+        return certify_rough(part, replace(rough, multivector=basis), settings, context)
 
-    if rough.solution.solver == "components" or (rough.certificate.converged and settings.solver == "auto"):
+    if rough.solver == "components" or (rough.certificate.converged and settings.solver == "auto"):
         return rough
     return embed_layer(operator, n_components, settings, context, solve)
 
@@ -137,7 +136,7 @@ def _loosen(settings: Settings) -> Settings:
 
 
 def _uninterrupted(result: CertifiedEmbedding) -> CertifiedEmbedding:
-    if result.solution.stop_reason == INTERRUPTED:
+    if result.stop_reason == INTERRUPTED:
         raise KeyboardInterrupt  # half a layer is nothing to merge
     return result
 
@@ -159,7 +158,7 @@ def _on_linked_nodes(
     vectors = np.zeros((operator.n_nodes, found.embedding.n_components))
     vectors[linked] = found.embedding.vectors
     embedding = Embedding(vectors, found.embedding.eigenvalues, operator.names)
-    return replace(found, embedding=embedding, solution=replace(found.solution, Q=vectors))
+    return replace(found, embedding=embedding, multivector=vectors)
 
 
 def _with_components(
@@ -203,7 +202,7 @@ def _with_components(
         found,
         embedding=Embedding(vectors, values, operator.names),
         certificate=certificate,
-        solution=replace(found.solution, Q=vectors),
+        multivector=vectors,
     )
 
 
@@ -211,8 +210,7 @@ def _exact(vectors: Array, names: Array | None, reason: str, seconds: float = 0.
     """Null vectors known from the search for components."""
     k = vectors.shape[1]
     certificate = exact_certificate(k, reason)
-    solution = Solution(vectors, "components", (Progress(0, 0.0, 0, 0.0, 0.0, 0.0),), "done", seconds, None)
-    choice = PlannedSolver("components", reason)
-    attempt = Attempt.of(choice, solution, certificate.known)
+    nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
+    solution = Solution(vectors, "components", (nothing,), "done", seconds, reason=reason)
     embedding = Embedding(vectors, np.zeros(k), names)
-    return CertifiedEmbedding(embedding, certificate, solution, choice, seconds, (attempt,))
+    return CertifiedEmbedding.of(solution, embedding, certificate, certificate.known)

@@ -268,7 +268,7 @@ def _merge_by_choice(
         for operator, found in zip(layers.operators, rough, strict=True)
     )
     merged = replace(merged, layers=certified)
-    if all(one.choice.reason == ROUGH or one is two for one, two in zip(certified, rough, strict=True)):
+    if all(one.reason == ROUGH or one is two for one, two in zip(certified, rough, strict=True)):
         return merged  # of the same subspaces
     layers = _as_inputs(layers.operators, layers.weights, certified)
     kind = make_aggregation(choice.aggregation)

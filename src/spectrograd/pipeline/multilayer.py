@@ -63,8 +63,8 @@ class PreparedLayers:
         certificate = replace(solved.certificate, uncertified_layers=tuple(short))
         return make_result(
             replace(solved, certificate=certificate),
-            with_all_nodes(solved, self.graph, kept, self.masked),
-            self.merged.operator,
+            embedding=with_all_nodes(solved, self.graph, kept, self.masked),
+            operator=self.merged.operator,
             connectivity=self.connectivity,
             regularization=self.regularization,
             eigengap=self.eigengap,
@@ -153,7 +153,7 @@ def _gap(
 
     def look(n_values: int) -> Eigengap:
         solved = embed(summed, n_values, settings, context)
-        if solved.solution.stop_reason == INTERRUPTED:
+        if solved.stop_reason == INTERRUPTED:
             raise KeyboardInterrupt  # rough eigenvalues count no clusters
         return widest_gap(solved.embedding.eigenvalues, edge)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from spectrograd.operators.equilibration import Equilibration
 from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.solvers.base import Progress
-from spectrograd.solvers.loop import INTERRUPTED, Solution, join_solutions
+from spectrograd.solvers.loop import INTERRUPTED, Solution, join_histories
 from spectrograd.typing import Array, JsonObject
 
 if TYPE_CHECKING:
@@ -46,11 +46,18 @@ class Attempt:
     predicted_seconds: float | None = None
 
     @classmethod
-    def of(cls, choice: PlannedSolver, solution: Solution, outcome: str) -> Attempt:
+    def of(cls, solution: Solution, outcome: str) -> Attempt:
         """The attempt behind a solution."""
         last = solution.last
-        cost = (last.iteration, last.matvecs, solution.seconds, choice.seconds)
-        return cls(choice.name, choice.reason, outcome, *cost)
+        return cls(
+            solver=solution.solver,
+            reason=solution.reason,
+            outcome=outcome,
+            iterations=last.iteration,
+            matvecs=last.matvecs,
+            seconds=solution.seconds,
+            predicted_seconds=solution.predicted_seconds,
+        )
 
     @classmethod
     def failed(cls, choice: PlannedSolver, error: Exception, seconds: float) -> Attempt:
@@ -60,52 +67,116 @@ class Attempt:
         return cls(choice.name, choice.reason, outcome, 0, 0.0, seconds, choice.seconds)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CertifiedEmbedding:
-    """An embedding with the evidence and the story of how it was found; ``seconds`` is all of it.
+    """An embedding with its evidence, and how it was found.
 
-    ``solution.history`` runs through all ``attempts``; the last one that did not fail found the embedding.
+    Attributes
+    ----------
+    embedding, certificate
+        Vectors and eigenvalues, and how good they are.
+    solver, reason, predicted_seconds
+        The solver that found it, why the plan chose that one, and what the plan expected it to take.
+    attempts
+        All solvers that were tried; the last one that did not fail found the embedding.
+    history
+        Measurements of all attempts, one after the other.
+    stop_reason
+        Why the last solver stopped.
+    solver_seconds, total_seconds
+        Time in the solvers' steps, and with measuring and certificates.
+    multivector
+        The columns of the embedding but for their signs, where the engine has them; None where it was not
+        kept.
+    evidence
+        What the solver knows of the rest of the spectrum.
     """
 
     embedding: Embedding
     certificate: Certificate
-    solution: Solution
-    choice: PlannedSolver
-    seconds: float
-    attempts: tuple[Attempt, ...] = ()
+    solver: str
+    reason: str
+    attempts: tuple[Attempt, ...]
+    history: tuple[Progress, ...]
+    stop_reason: str
+    solver_seconds: float
+    total_seconds: float
+    predicted_seconds: float | None = None
+    multivector: MultiVector | None = None
+    evidence: Evidence = field(default_factory=Evidence)
 
-    def after(self, earlier: Solution, attempts: Sequence[Attempt] = ()) -> CertifiedEmbedding:
-        """The same with what came before it: its history, and attempts."""
-        joined = join_solutions(earlier, self.solution)
-        return replace(self, solution=joined, attempts=(*attempts, *self.attempts))
+    @classmethod
+    def of(
+        cls, solution: Solution, embedding: Embedding, certificate: Certificate, outcome: str | None = None
+    ) -> CertifiedEmbedding:
+        """The embedding of one solver; ``outcome`` of its attempt: by default the certificate in words."""
+        said = certificate.sentence if outcome is None else outcome
+        return cls(
+            embedding=embedding,
+            certificate=certificate,
+            solver=solution.solver,
+            reason=solution.reason,
+            attempts=(Attempt.of(solution, said),),
+            history=solution.history,
+            stop_reason=solution.stop_reason,
+            solver_seconds=solution.seconds,
+            total_seconds=solution.seconds,
+            predicted_seconds=solution.predicted_seconds,
+            multivector=solution.Q,
+            evidence=solution.evidence,
+        )
+
+    @property
+    def Q(self) -> MultiVector:
+        """The basis on the engine, for those who go on from it."""
+        if self.multivector is None:
+            raise ValueError("the vectors of this embedding were not kept on the engine")
+        return self.multivector
+
+    @property
+    def last(self) -> Progress:
+        """The last measurement."""
+        return self.history[-1]
+
+    def as_solution(self) -> Solution:
+        """The solution that the embedding was made of: another certificate begins with it."""
+        return Solution(
+            Q=self.Q,
+            solver=self.solver,
+            history=self.history,
+            stop_reason=self.stop_reason,
+            seconds=self.solver_seconds,
+            evidence=self.evidence,
+            reason=self.reason,
+            predicted_seconds=self.predicted_seconds,
+        )
+
+    def after(self, earlier: CertifiedEmbedding) -> CertifiedEmbedding:
+        """The same with the history, the seconds of solvers and the attempts of what came before it."""
+        return replace(
+            self,
+            attempts=(*earlier.attempts, *self.attempts),
+            history=join_histories(earlier.history, self.history, earlier.solver_seconds),
+            solver_seconds=earlier.solver_seconds + self.solver_seconds,
+        )
 
     def without_vectors(self) -> CertifiedEmbedding:
         """The same without its vectors: those of another solve take their place."""
-        nothing = np.empty((0, 0))
-        solution = replace(self.solution, Q=nothing, evidence=Evidence())
         own = self.embedding
-        return replace(self, embedding=Embedding(nothing, own.eigenvalues, own.names), solution=solution)
-
-    def interrupted(self) -> CertifiedEmbedding:
-        """The same as the best that Ctrl-C left time for."""
-        return replace(self, solution=replace(self.solution, stop_reason=INTERRUPTED))
+        nothing = Embedding(np.empty((0, 0)), own.eigenvalues, own.names)
+        return replace(self, embedding=nothing, multivector=None, evidence=Evidence())
 
     def left(self, fit: Equilibration, engine: Engine) -> CertifiedEmbedding:
         """The same in the numbers of the operator that was given."""
         found = self.embedding
         unit = fit.unit
-        run = self.solution
-        history = tuple(in_units(progress, unit) for progress in run.history)
         return replace(
             self,
             embedding=arrange(fit.inverse_transform(found.vectors), unit * found.eigenvalues, found.names),
             certificate=self.certificate.in_units(unit),
-            solution=replace(
-                run,
-                Q=fit.inverse_transform_multivector(engine, run.Q),
-                history=history,
-                evidence=run.evidence.in_units(unit),
-            ),
+            history=tuple(in_units(progress, unit) for progress in self.history),
+            multivector=fit.inverse_transform_multivector(engine, self.Q),
+            evidence=self.evidence.in_units(unit),
         )
 
 
@@ -117,16 +188,15 @@ def in_units(progress: Progress, unit: float) -> Progress:
 # --- What the line leads to: one flat, frozen value for single and multilayer graphs alike.
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """An embedding of all nodes, its evidence, its clusters, and what was decided on the way.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result(CertifiedEmbedding):
+    """The certified embedding of all nodes, its clusters, and what was decided on the way.
+
+    Rows of excluded nodes are zero. ``multivector`` has rows for all nodes as well, and is there only where
+    somebody asked for it (``RunContext.keep_multivector``).
 
     Attributes
     ----------
-    embedding
-        Vectors (N x K; rows of nodes excluded are zero), eigenvalues and node names.
-    certificate, solver, reason, attempts, history, stop_reason
-        How good it is, who found it, why that one, and how.
     operator
         What was solved: the nodes that took part, in the order in which they were solved.
     rows
@@ -146,8 +216,6 @@ class Result:
     treatment
         How rows of the embedding became points for k-means, and which treatments it was chosen among; None
         where nothing was labelled, and for layers.
-    multivector
-        The vectors where the engine has them, for whoever asked (``Settings.keep_multivector``).
     label_multivector
         The labels (N x 1) in the order of the graph's rows, where these were left with an engine.
     passes, matvecs
@@ -155,14 +223,6 @@ class Result:
         multiplied on the way; and how many columns these were. Edges of mini-batches add up to passes.
     """
 
-    embedding: Embedding
-    certificate: Certificate
-    solver: str
-    reason: str
-    attempts: tuple[Attempt, ...]
-    history: tuple[Progress, ...]
-    stop_reason: str
-    solver_seconds: float
     operator: Operator
     connectivity: Connectivity
     regularization: Regularization
@@ -175,7 +235,6 @@ class Result:
     n_clusters: int | None = None
     membership: Array | None = None
     judge: Callable[[], ClusterVerdict] | None = None
-    multivector: MultiVector | None = None
     label_multivector: MultiVector | None = None
     passes: float = 0.0
     matvecs: int = 0
@@ -259,23 +318,14 @@ class Result:
         )
 
 
-def make_result(
-    solved: CertifiedEmbedding, embedding: Embedding, operator: Operator, **decided: Any
-) -> Result:
-    """A result from the certified solution of its operator and the decisions before it."""
-    solution = solved.solution
-    return Result(
-        embedding,
-        solved.certificate,
-        solved.choice.name,
-        solved.choice.reason,
-        solved.attempts,
-        solution.history,
-        solution.stop_reason,
-        solution.seconds,
-        operator,
-        **decided,
-    )
+def make_result(solved: CertifiedEmbedding, *, embedding: Embedding, **decided: Any) -> Result:
+    """The certified solution of an operator as a result: rows for all nodes, and the decisions before it.
+
+    What only another solve could use stays behind: the basis of the nodes that took part, and the evidence.
+    """
+    known = {item.name: getattr(solved, item.name) for item in fields(CertifiedEmbedding)}
+    known |= {"embedding": embedding, "multivector": None, "evidence": Evidence()}
+    return Result(**(known | decided))
 
 
 @dataclass

@@ -18,8 +18,7 @@ from spectrograd.operators.base import Operator
 from spectrograd.operators.composite import LowRankOperator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.sparse import LowRank, SparseOperator
-from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.pipeline.result import Attempt, CertifiedEmbedding
+from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import certify_solution, embed
 from spectrograd.solvers.base import Progress
@@ -91,11 +90,11 @@ def rough_embed(
     arranged = arrange(vectors, values, operator.names)
     seconds = time.perf_counter() - began
     last = Progress(1, 0.0, 0, float(values.sum()), np.inf, 0.0, seconds)
-    solution = Solution(arranged.vectors, "eigen", (last,), "converged", seconds, settings.seed, evidence)
-    choice = PlannedSolver("eigen", REASON)
+    solution = Solution(
+        arranged.vectors, "eigen", (last,), "converged", seconds, evidence=evidence, reason=REASON
+    )
     certificate = unmeasured_certificate(arranged.eigenvalues, UNMEASURED)
-    attempt = Attempt.of(choice, solution, UNMEASURED)
-    return CertifiedEmbedding(arranged, certificate, solution, choice, seconds, (attempt,))
+    return CertifiedEmbedding.of(solution, arranged, certificate, UNMEASURED)
 
 
 def certify_rough(
@@ -104,10 +103,10 @@ def certify_rough(
     """The embedding with a certificate; solved again where rough vectors do not earn one."""
     if found.certificate.known != UNMEASURED:
         return found
-    measured = certify_solution(operator, found.solution, settings, context, found.choice)
+    measured = certify_solution(operator, found.as_solution(), settings, context)
     if measured.certificate.converged:
         return measured
-    return embed(operator, found.solution.Q.shape[1], settings, context, start=np.asarray(found.solution.Q))
+    return embed(operator, found.Q.shape[1], settings, context, start=np.asarray(found.Q))
 
 
 def _solve_low_rank(operator: LowRankOperator, k: int) -> tuple[Array, Evidence]:

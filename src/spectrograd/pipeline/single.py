@@ -38,9 +38,7 @@ from spectrograd.operators.laplacian import (
 from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
-from spectrograd.pipeline.plan import PlannedSolver
 from spectrograd.pipeline.result import (
-    Attempt,
     CertifiedEmbedding,
     DistributedEmbedding,
     Result,
@@ -99,7 +97,7 @@ def multivector_of_all_nodes(
     if not context.keep_multivector:
         return None
     engine = context.engine
-    Q = solved.solution.Q
+    Q = solved.Q
     Q = (
         engine.from_numpy(Q) if isinstance(Q, np.ndarray) else Q
     )  # of whole components, which nobody solved for
@@ -151,8 +149,8 @@ class PreparedGraph:
         embedding = with_all_nodes(solved, self.graph, self.kept, self.masked)
         return make_result(
             solved,
-            embedding,
-            operator,
+            embedding=embedding,
+            operator=operator,
             connectivity=self.connectivity,
             regularization=regularization,
             eigengap=None,
@@ -169,7 +167,7 @@ class PreparedGraph:
         groups = self.connectivity.groups
         if groups is not None:
             operator = _laplacian(self.part, settings.laplacian, 0.0, self.masked)
-            solved = _whole_components(operator, groups[self.kept], settings)
+            solved = _whole_components(operator, groups[self.kept])
             none_needed = Regularization(0.0, "not needed: whole components make the clusters")
             return solved, operator, none_needed, None
         components = self.connectivity.labels[self.kept]  # 0, 1, ...: excluded from the smallest on
@@ -205,26 +203,26 @@ class PreparedGraph:
         if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes, solved, more)):
             return solved, gap
         # 2. more eigenvalues, with what is left of the time
-        wide = replace(nodes, k=more, context=nodes.context_after(solved.solution))
+        wide = replace(nodes, k=more, context=nodes.context_after(solved))
         # (the regularisation is decided: a second look does not change it)
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
         n_trivial = nodes.n_trivial if decision.tau == 0 else 1
         # 3. accept the second look only if it is clear, complete and not localised
         localized = nodes.decide_by_result(operator, n_trivial, further).tau > 0
-        if further.solution.stop_reason == INTERRUPTED or localized or not second.clear:
+        if further.stop_reason == INTERRUPTED or localized or not second.clear:
             return solved, gap
-        return further.after(solved.solution, solved.attempts), second
+        return further.after(solved), second
 
     def _has_means(self, nodes: _ActiveProblem, solved: CertifiedEmbedding, more: int) -> bool:
         """Whether a second look fits into memory and time, and nobody has asked to stop."""
-        if not self.graph.is_resident or solved.solution.stop_reason == INTERRUPTED:
+        if not self.graph.is_resident or solved.stop_reason == INTERRUPTED:
             return False
         limit = nodes.settings.memory_limit
         budget = nodes.context.seconds_left(nodes.settings)
         fits = limit is None or resident_bytes(self.graph, 2 * more) <= limit
         width = len(solved.embedding.eigenvalues)
-        return fits and (budget is None or 2 * more / width * solved.seconds < budget)
+        return fits and (budget is None or 2 * more / width * solved.total_seconds < budget)
 
 
 def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> PreparedGraph:
@@ -346,7 +344,7 @@ class _ActiveProblem:
             # 1. The operator; localised vectors of the solve before are no start for it.
             operator = self.operator(decision.tau)
             start = self.first_guess(operator) if before is None else self.start
-            context = self.context if before is None else self.context_after(before.solution)
+            context = self.context if before is None else self.context_after(before)
             # 2. Solve, under the eyes of a watch where there is a larger tau to go to.
             n_trivial = self.n_trivial if before is None else min(1, self.n_trivial)
             how = {"engine": context.engine, "tau": next_tau}
@@ -354,14 +352,14 @@ class _ActiveProblem:
             context = context if next_tau is None else replace(context, watch=watch)
             result = embed(operator, self.k, self.settings, context, start=start)
             if before is not None:
-                result = result.after(before.solution, before.attempts)
+                result = result.after(before)
             if next_tau is None:
                 return result, operator, decision
             # 3. Localised? The watch has seen it, or the solution shows it.
             found = watch.decision or self.decide_by_result(operator, n_trivial, result, tau=next_tau)
             if found.tau <= decision.tau:
                 return result, operator, found if before is None else decision
-            if result.solution.stop_reason == INTERRUPTED:
+            if result.stop_reason == INTERRUPTED:
                 if before is None:
                     decision = replace(found, tau=0.0, reason="not used: interrupted before")
                 return result, operator, decision
@@ -369,12 +367,12 @@ class _ActiveProblem:
             before = result.without_vectors()
             del result, operator, watch, context, start  # large, and the next solve needs none of it
 
-    def context_after(self, earlier: Solution) -> RunContext:
+    def context_after(self, earlier: CertifiedEmbedding) -> RunContext:
         """The context of a solve that follows: what is left of the time budget, and the same moments."""
         budget = self.context.seconds_left(self.settings)
         if budget is None:
             return self.context
-        left = max(1e-9, budget - earlier.seconds)  # the first step is taken anyway
+        left = max(1e-9, budget - earlier.solver_seconds)  # the first step is taken anyway
         return replace(self.context, solver_seconds=left)
 
     def first_guess(self, operator: GraphOperator) -> Array | None:
@@ -414,14 +412,13 @@ def null_vectors(operator: GraphOperator, components: Array) -> Array:
     return vectors
 
 
-def _whole_components(operator: GraphOperator, groups: Array, settings: Settings) -> CertifiedEmbedding:
+def _whole_components(operator: GraphOperator, groups: Array) -> CertifiedEmbedding:
     """No eigenproblem is left: null vectors that are constant on each cluster cut no edge."""
     vectors = null_vectors(operator, groups)
     k = vectors.shape[1]
     nothing = Progress(0, 0.0, 0, 0.0, 0.0, 0.0)
-    solution = Solution(vectors, "components", (nothing,), "done", 0.0, settings.seed)
+    reason = f"the graph has at least {k} components: nothing to solve"
+    solution = Solution(vectors, "components", (nothing,), "done", 0.0, reason=reason)
     certificate = exact_certificate(k, "clusters of whole components cut no edge")
-    choice = PlannedSolver("components", f"the graph has at least {k} components: nothing to solve")
-    attempt = Attempt.of(choice, solution, certificate.sentence)
     embedding = Embedding(vectors, np.zeros(k), operator.names)
-    return CertifiedEmbedding(embedding, certificate, solution, choice, 0.0, (attempt,))
+    return CertifiedEmbedding.of(solution, embedding, certificate)

@@ -67,7 +67,6 @@ def certify_solution(
     solution: Solution,
     settings: SolverSettings,
     context: RunContext | None = None,
-    choice: PlannedSolver | None = None,
     *,
     earlier: int = 0,
     null: Array | None = None,
@@ -85,15 +84,10 @@ def certify_solution(
         known = solution.evidence.in_units(1 / fit.unit)
         inside = replace(solution, Q=fit.transform_multivector(engine, solution.Q), evidence=known)
         entered = None if null is None else fit.transform(null[:, None])[:, 0]
-        found = certify_solution(
-            fit.operator, inside, settings, context, choice, earlier=earlier, null=entered
-        )
-        found = found.left(fit, engine)
-        return replace(found, solution=replace(found.solution, history=solution.history))
+        found = certify_solution(fit.operator, inside, settings, context, earlier=earlier, null=entered)
+        return replace(found.left(fit, engine), history=solution.history)
     with context.engine.threads(), one_thread():  # BLAS has nothing but small matrices to do
-        return _certify(
-            operator, solution, settings, context, choice, earlier, normalize_null(operator, null)
-        )
+        return _certify(operator, solution, settings, context, earlier, normalize_null(operator, null))
 
 
 def certify_first_columns(
@@ -106,10 +100,10 @@ def certify_first_columns(
     """The first k columns of an embedding with a certificate of their own, by the columns after them."""
     context = context or RunContext()
     evidence = _evidence_of_first(wide, k, context.engine)
-    first = context.engine.columns(wide.solution.Q, slice(k))
-    solution = replace(wide.solution, Q=first, evidence=evidence)
-    found = certify_solution(operator, solution, settings, context, wide.choice)
-    return replace(found, seconds=wide.seconds, attempts=wide.attempts)
+    first = context.engine.columns(wide.Q, slice(k))
+    solution = replace(wide.as_solution(), Q=first, evidence=evidence)
+    found = certify_solution(operator, solution, settings, context)
+    return replace(found, total_seconds=wide.total_seconds, attempts=wide.attempts)
 
 
 def _evidence_of_first(wide: CertifiedEmbedding, k: int, engine: Engine) -> Evidence:
@@ -124,8 +118,8 @@ def _evidence_of_first(wide: CertifiedEmbedding, k: int, engine: Engine) -> Evid
     values = wide.embedding.eigenvalues
     known = wide.certificate
     beyond = float(values[k])
-    Q = wide.solution.Q
-    solver = wide.solution.evidence
+    Q = wide.Q
+    solver = wide.evidence
     rest = float(np.linalg.norm(known.residuals[k:]))
     if not solver.complete and beyond - rest > values[k - 1] and values[-1] + rest < known.complete_below:
         odds = (
@@ -145,7 +139,6 @@ def _certify(
     solution: Solution,
     settings: SolverSettings,
     context: RunContext,
-    choice: PlannedSolver | None,
     earlier: int,
     null: Array | None,
 ) -> CertifiedEmbedding:
@@ -154,7 +147,7 @@ def _certify(
     # 1. Without a pass, where the last product of the solver and its probe will do.
     known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
-        return _with_certificate(problem, solution, choice, *known)
+        return _with_certificate(problem, solution, *known)
     # 2. Rayleigh-Ritz in float64, with the known null vector exact; residuals in B^-1.
     placed = problem.engine_operator
     Q = solution.Q
@@ -174,7 +167,7 @@ def _certify(
             problem, ritz, solution, measured, settings, context, rounding, earlier
         )
         if leading is not None:
-            return _with_certificate(problem, solution, choice, ritz, leading)
+            return _with_certificate(problem, solution, ritz, leading)
         # 4. A bound on the rest of the spectrum, and with it the angle (Davis & Kahan).
         error = float(np.linalg.norm(measured))
         complement_bound = _bound_complement(
@@ -192,7 +185,7 @@ def _certify(
         certificate = unmeasured_certificate(
             ritz.values, f"the certificate failed ({type(error).__name__}: {error})"
         )
-    return _with_certificate(problem, solution, choice, ritz, certificate)
+    return _with_certificate(problem, solution, ritz, certificate)
 
 
 def _certify_before_bulk(
@@ -271,16 +264,13 @@ def _sine_of_output_rounding(problem: Problem) -> float:
 
 
 def _with_certificate(
-    problem: Problem, solution: Solution, choice: PlannedSolver | None, ritz: Ritz, certificate: Certificate
+    problem: Problem, solution: Solution, ritz: Ritz, certificate: Certificate
 ) -> CertifiedEmbedding:
     """The solution as an embedding, with what is known of it; in float64 unless the graph is on disk."""
     engine = problem.engine
     Q = ritz.Q if problem.operator.is_streamed else engine.astype(ritz.Q, np.float64)
     embedding = embedding_of(engine, problem.operator, Q, ritz.values)
-    chosen = choice or PlannedSolver(solution.solver, "asked for")
-    attempt = Attempt.of(chosen, solution, certificate.sentence)
-    solution = replace(solution, Q=Q)  # the columns of the embedding but for their signs
-    return CertifiedEmbedding(embedding, certificate, solution, chosen, solution.seconds, (attempt,))
+    return CertifiedEmbedding.of(replace(solution, Q=Q), embedding, certificate)
 
 
 def _object_out_of_time(certificate: Certificate, solution: Solution, context: RunContext) -> Certificate:
@@ -403,7 +393,7 @@ def _embed(
         except KeyboardInterrupt:
             if result is None:
                 raise
-            result = result.interrupted()
+            result = replace(result, stop_reason=INTERRUPTED)
             break
         if isinstance(latest, Attempt):
             attempts.append(latest)
@@ -412,22 +402,22 @@ def _embed(
             continue
         # 2. Join the attempts.
         attempts.extend(latest.attempts)
-        result = latest if result is None else latest.after(result.solution)
+        result = latest if result is None else latest.after(result)
         # 3. Stop? Certified, interrupted, out of time, or no solver can help.
-        stopped = latest.solution.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
+        stopped = latest.stop_reason in (INTERRUPTED, GIVEN_UP, OUT_OF_TIME)
         stopped = stopped or not context.certifies or left == 0 or time.perf_counter() >= context.deadline
         stopped = stopped or latest.certificate.mixed is not None  # fewer columns than another solver needs
         if result.certificate.converged or stopped or _lacks_gap(operator, latest):
             break
         # Localised vectors call for another problem: no further solver for this one.
-        if context.watch is not None and context.watch(latest.solution.Q):
+        if context.watch is not None and context.watch(latest.Q):
             break
         problem = replace(problem, start=result.embedding.vectors, basis=None)
         if choice.by_size:
             pending = plan_after(choice, problem, settings.memory_limit)
     if result is None:
         result = _run_last_resort(problem, settings, context, attempts)
-    return replace(result, attempts=tuple(attempts), seconds=time.perf_counter() - began)
+    return replace(result, attempts=tuple(attempts), total_seconds=time.perf_counter() - began)
 
 
 def _run_last_resort(
@@ -463,14 +453,15 @@ def _attempt(
         return found
     try:
         solution = _run(problem, solver, settings, context, time_budget, kept)
+        solution = replace(solution, reason=choice.reason, predicted_seconds=choice.seconds)
         if settings.solver == "auto":
-            solution = _with_reason(solution, choice)
+            solution = _announce(solution)
         # Localised vectors call for another problem: their certificate would be of no use.
         is_whole = solution.stop_reason not in (GIVEN_UP, INTERRUPTED, OUT_OF_TIME)
         watch = context.watch if is_whole and solver.localization_check_at > 0 else None
         if watch is not None and watch(solution.Q, finished=True):
             solution = replace(solution, stop_reason=GIVEN_UP)
-        found = _certify_attempt(problem.operator, solution, settings, context, choice, earlier)
+        found = _certify_attempt(problem.operator, solution, settings, context, earlier)
         if kept is not None and found.certificate.objection != CERTIFICATE_OUT_OF_TIME:
             save_result(kept, problem, found)
         return found
@@ -492,7 +483,7 @@ def _lacks_gap(operator: Operator, result: CertifiedEmbedding) -> bool:
     if result.certificate.determined is not None:
         return True
     tiny = 1e-9 * (operator.upper - operator.lower)
-    beyond = result.solution.evidence.beyond
+    beyond = result.evidence.beyond
     top = float(result.embedding.eigenvalues[-1])
     return beyond is not None and result.certificate.max_residual < tiny and beyond - top < tiny
 
@@ -502,26 +493,22 @@ def _certify_attempt(
     solution: Solution,
     settings: SolverSettings,
     context: RunContext,
-    choice: PlannedSolver,
     earlier: int,
 ) -> CertifiedEmbedding:
     """The solution with its certificate; one that was given up is not worth measuring."""
     if solution.evidence.mixed is not None:
-        return _state_mixed(Problem(operator, solution.Q.shape[1], context.engine), solution, choice)
+        return _state_mixed(Problem(operator, solution.Q.shape[1], context.engine), solution)
     if solution.stop_reason != GIVEN_UP and not context.certifies:
-        return _without_certificate(operator, solution, context, choice)
+        return _without_certificate(operator, solution, context)
     if solution.stop_reason != GIVEN_UP:
-        return certify_solution(operator, solution, settings, context, choice, earlier=earlier)
+        return certify_solution(operator, solution, settings, context, earlier=earlier)
     k = solution.Q.shape[1]
     certificate = unmeasured_certificate(np.full(k, np.nan), "given up for another problem")
     embedding = embedding_of(context.engine, operator, solution.Q, certificate.eigenvalues)
-    attempt = Attempt.of(choice, solution, certificate.sentence)
-    return CertifiedEmbedding(embedding, certificate, solution, choice, solution.seconds, (attempt,))
+    return CertifiedEmbedding.of(solution, embedding, certificate)
 
 
-def _without_certificate(
-    operator: Operator, solution: Solution, context: RunContext, choice: PlannedSolver
-) -> CertifiedEmbedding:
+def _without_certificate(operator: Operator, solution: Solution, context: RunContext) -> CertifiedEmbedding:
     """Ritz vectors in the basis of the solution, of which nothing is measured."""
     engine = context.engine
     with engine.threads(), one_thread():
@@ -530,22 +517,22 @@ def _without_certificate(
         Q = solution.Q if solution.Q.dtype == np.float64 else engine.astype(solution.Q, np.float64)
         ritz = deflated_rayleigh_ritz(problem, problem.orthonormalize(Q).Q, null)
         certificate = unmeasured_certificate(ritz.values, "not measured")
-        return _with_certificate(problem, solution, choice, ritz, certificate)
+        return _with_certificate(problem, solution, ritz, certificate)
 
 
-def _state_mixed(problem: Problem, solution: Solution, choice: PlannedSolver) -> CertifiedEmbedding:
+def _state_mixed(problem: Problem, solution: Solution) -> CertifiedEmbedding:
     """Columns that mix eigenvectors, by Rayleigh quotient, with the statement on them."""
     mixed = solution.evidence.mixed
     assert mixed is not None
     null = normalize_null(problem.operator, problem.operator.null_vector)
     ritz = deflated_rayleigh_ritz(problem, solution.Q, null)
-    return _with_certificate(problem, solution, choice, ritz, mixed_certificate(ritz.values, mixed))
+    return _with_certificate(problem, solution, ritz, mixed_certificate(ritz.values, mixed))
 
 
-def _with_reason(solution: Solution, choice: PlannedSolver) -> Solution:
-    """The choice of ``auto`` and its reason as the first event of the history."""
+def _announce(solution: Solution) -> Solution:
+    """The solution with the choice of ``auto`` and its reason as the first event of the history."""
     first, *rest = solution.history
-    event = f"auto picked {choice.name}: {choice.reason}"
+    event = f"auto picked {solution.solver}: {solution.reason}"
     return replace(solution, history=(replace(first, events=(event, *first.events)), *rest))
 
 

@@ -50,7 +50,7 @@ class Trial:
         before = copy.copy(engine.work)
         context = replace(self.context, certifies=True)
         solved = self.solved
-        whole = certify_solution(self.operator, solved.solution, self.settings, context, solved.choice)
+        whole = certify_solution(self.operator, solved.as_solution(), self.settings, context)
         found = whole
         if k < solved.embedding.n_components:
             found = certify_first_columns(self.operator, whole, k, self.settings, context)

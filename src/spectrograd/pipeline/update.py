@@ -33,8 +33,7 @@ from spectrograd.operators.equilibration import equilibrate
 from spectrograd.operators.laplacian import Kind, Regularization, masked_laplacian
 from spectrograd.pipeline.edge_changes import EdgeChanges, edges_by_row
 from spectrograd.pipeline.memory_estimate import columns_that_fit
-from spectrograd.pipeline.plan import PlannedSolver
-from spectrograd.pipeline.result import CertifiedEmbedding, Result, make_result
+from spectrograd.pipeline.result import Result, make_result
 from spectrograd.pipeline.run import embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph, with_all_nodes
@@ -327,13 +326,13 @@ def correct_embedding(
     seconds = time.perf_counter() - began
     done = Progress(1, moved.matvecs, 0, float(moved.values.sum()), moved.error, 0.0, seconds)
     evidence = Evidence(complement_bound=complement_bound, last=moved.last)
-    solution = Solution(moved.vectors, "update", (done,), "done", seconds, settings.seed, evidence=evidence)
-    choice = PlannedSolver("update", "the last embedding, corrected for the edges that changed")
-    solved: CertifiedEmbedding = certify_solution(operator, solution, settings, context, choice)
+    reason = "the last embedding, corrected for the edges that changed"
+    solution = Solution(moved.vectors, "update", (done,), "done", seconds, evidence=evidence, reason=reason)
+    solved = certify_solution(operator, solution, settings, context)
     return make_result(
         solved,
-        with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
-        operator,
+        embedding=with_all_nodes(solved, prepared.graph, prepared.kept, prepared.masked),
+        operator=operator,
         connectivity=prepared.connectivity,
         regularization=replace(decided, reason=f"as at the last fit ({decided.reason})"),
         eigengap=None,

@@ -179,7 +179,7 @@ def _curves(result: Result, merged: Merged | None) -> list[JsonObject]:
     if merged is None or merged.result is not None:  # one solve, also where it found the layers as well
         return [_curve(MERGED if merged else "embedding", result.solver, result.history)]
     layers = [
-        _curve(name, layer.solution.solver, layer.solution.history)
+        _curve(name, layer.solver, layer.history)
         for name, layer in zip(merged.layer_names, merged.layers, strict=False)
     ]
     return [*layers, _curve(MERGED, result.solver, result.history)]

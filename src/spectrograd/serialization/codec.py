@@ -56,7 +56,6 @@ _CLASSES = {
     "operators.laplacian": "Regularization",
     "pipeline.cluster_verdict": "ClusterVerdict",
     "pipeline.out_of_sample": "Extension LayerRule OutlierScale",
-    "pipeline.plan": "PlannedSolver",
     "pipeline.result": "Attempt CertifiedEmbedding",
     "pipeline.treatment": "Candidate Treatment",
     "points.fourier": "FourierMap",
@@ -71,7 +70,6 @@ _CLASSES = {
     "solvers.lanczos": "LanczosState",
     "solvers.lanczos_few_passes": "BlockLanczosState",
     "solvers.lobpcg": "LobpcgState",
-    "solvers.loop": "Solution",
     "solvers.minibatch": "Deck",
     "solvers.multilevel": "MultilevelState",
     "solvers.power": "CoordinateState PowerState",
@@ -214,7 +212,7 @@ class ChecksStructure(Protocol):
 # --- A file with one value: arrays as in memory, then JSON, then the trailer; renamed when it is complete
 
 MAGIC = b"spectrograd checkpoint\n"
-VERSION = 2
+VERSION = 3
 ALIGNMENT = 64  # bytes
 TRAILER = struct.Struct("<QQII8s")  # offset, length and checksum of the JSON; reserved; COMPLETE
 COMPLETE = b"complete"

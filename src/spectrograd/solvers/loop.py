@@ -59,15 +59,19 @@ class Stopping:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a run: a basis orthonormal in the metric, with its history and evidence."""
+    """The result of a run: a basis orthonormal in the metric, with its history and evidence.
+
+    ``reason`` and ``predicted_seconds`` are those of the plan, where the solver is one of a plan.
+    """
 
     Q: MultiVector
     solver: str
     history: tuple[Progress, ...]
     stop_reason: str
     seconds: float
-    seed: int | None
     evidence: Evidence = field(default_factory=Evidence)
+    reason: str = "asked for"
+    predicted_seconds: float | None = None
 
     @property
     def last(self) -> Progress:
@@ -75,20 +79,25 @@ class Solution:
         return self.history[-1]
 
 
-def join_solutions(earlier: Solution, later: Solution) -> Solution:
-    """The later solution with the history of both: iterations, matvecs and seconds go on counting."""
-    done = earlier.last
+def join_histories(
+    earlier: Sequence[Progress], later: Sequence[Progress], seconds: float
+) -> tuple[Progress, ...]:
+    """Both histories as one: iterations, matvecs and seconds go on counting.
+
+    ``seconds`` are those of the earlier run, of which some may come after its last measurement.
+    """
+    done = earlier[-1]
     moved = (
         replace(
             p,
             iteration=p.iteration + done.iteration,
             matvecs=p.matvecs + done.matvecs,
             edges_seen=p.edges_seen + done.edges_seen,
-            seconds=p.seconds + earlier.seconds,
+            seconds=p.seconds + seconds,
         )
-        for p in later.history
+        for p in later
     )
-    return replace(later, history=(*earlier.history, *moved), seconds=earlier.seconds + later.seconds)
+    return (*earlier, *moved)
 
 
 class _Clock:
@@ -193,7 +202,7 @@ def run_loop(
             evidence = replace(evidence, complement_bound=solver.complement_bound(problem, last))
         # 3. the orthonormal basis
         Q = solver.finish(problem, last)
-    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), seed, evidence)
+    return Solution(Q, solver.name, tuple(run.history), reason, clock.seconds(), evidence)
 
 
 def _first_state(problem: Problem, solver: Solver[StateT], rng: np.random.Generator) -> StateT:

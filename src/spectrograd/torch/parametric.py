@@ -201,7 +201,7 @@ class ParametricSpectralEmbedding(TransformerMixin, BaseEstimator):
             )
         Q = engine.combine(U, rotation / np.sqrt(values))
         known = Progress(len(self.objective_), 0.0, 0, self.objective_[-1], np.inf, 0.0, seconds)
-        solution = Solution(Q, "parametric", (known,), "done", seconds, self.random_state)
+        solution = Solution(Q, "parametric", (known,), "done", seconds)
         found = certify_solution(
             operator, solution, SolverSettings(seed=self.random_state), RunContext(engine)
         )
