@@ -22,7 +22,7 @@ from spectrograd.engines import LocalEngine
 from spectrograd.kernels import minibatch as batch
 from spectrograd.kernels import multivector as dense
 from spectrograd.kernels import spmm
-from spectrograd.kernels.jit import OTHER, kind_of
+from spectrograd.kernels.jit import OTHER, announce_compiling, kind_of
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import REGISTRY, Problem, Stopping, make_solver, solve
@@ -309,3 +309,14 @@ def test_the_default_fit_of_a_small_graph_never_imports_numba():
         check=False,
     )
     assert done.stdout.split() == ["False", "True", "2000"], done.stderr
+
+
+def test_functions_of_no_module_are_compiled():
+    """pynndescent has some; a listener that fails ends their compilation."""
+
+    def double(x):
+        return 2 * x
+
+    double.__module__ = None
+    announce_compiling()
+    assert numba.njit(double)(3) == 6

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 from sklearn.metrics.pairwise import cosine_similarity, rbf_kernel
 
 from spectrograd import Graph, SpectralClustering, SpectralEmbedding, load, metrics
 from spectrograd.cli import main
 from spectrograd.engines import make_engine
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.graph.features import FeatureRows, feature_graph
+from spectrograd.graph.feature_rows import FeatureRows
+from spectrograd.graph.features import feature_graph
 from spectrograd.io.features import NpzFeatures, ParquetFeatures, read_features
 from spectrograd.operators.laplacian import regularized_laplacian
 from spectrograd.operators.similarity import similarity_laplacian
@@ -120,6 +122,22 @@ def test_documents_without_common_words_are_components():
     result = cluster(graph, Settings(n_components=2, seed=0))
     assert len(set(result.labels[:60])) == 1
     assert result.labels[0] != result.labels[60]
+
+
+@pytest.mark.parametrize("n_entries", [7, 1 << 18])
+def test_components_join_across_blocks_of_rows(monkeypatch, tmp_path, n_entries):
+    monkeypatch.setattr("spectrograd.graph.features.TIED_ENTRIES", n_entries)
+    rng = np.random.default_rng(3)
+    for density in (0.01, 0.02, 0.05):
+        X = sp.random_array((80, 60), density=density, rng=rng, format="csr")
+        X.data[::7] = 0  # stored zeros are no features
+        dense = X.toarray()
+        W = sp.csr_array(dense @ dense.T)
+        expected = connected_components(W, directed=False)[1]
+        sp.save_npz(tmp_path / "x.npz", X)
+        stream, _ = read_features(tmp_path / "x.npz", memory_limit=1)
+        for features in (X, dense, stream):
+            assert np.array_equal(feature_graph(features).components, expected)
 
 
 # --- Estimators

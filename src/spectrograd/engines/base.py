@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from spectrograd.engines.krylov_basis import MultiVectorList
-from spectrograd.graph.features import FeatureRows
+from spectrograd.graph.feature_rows import FeatureRows
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 
 from spectrograd.engines.base import Coefficients, Engine, Statistics, Work
 from spectrograd.engines.torch_blocks import DeviceBlocks
-from spectrograd.graph.features import FeatureRows
+from spectrograd.graph.feature_rows import FeatureRows
 from spectrograd.kernels import LANES
 from spectrograd.operators.base import Capability, Operator
 from spectrograd.operators.sparse import LowRank, SparseOperator
@@ -334,7 +334,8 @@ class TorchEngine(Engine):
 
     def _features(self, placed: dict[Any, Any], kind: DTypeLike) -> tuple[Any, Any]:
         if kind not in placed:
-            matrix = placed["rows"].matrix
+            rows = placed["rows"]
+            matrix = rows.between(0, rows.shape[0])
             pair = []
             for own in (matrix, matrix.T):
                 if not sp.issparse(own):

@@ -143,14 +143,12 @@ class FeatureQuery:
     """``affinity="cosine"`` and ``"linear"``, and ``"rbf"`` of many points: features of new samples."""
 
     graph: FeatureGraph
-    keys: Array
     fourier: FourierMap | None = None
 
-    @classmethod
-    def of(cls, graph: FeatureGraph, fourier: FourierMap | None = None) -> FeatureQuery:
-        """Of the graph of the fit, which the model keeps anyway."""
-        parts = [row_keys(block) for _, block in graph.features.slices()]
-        return cls(graph, np.concatenate(parts), fourier)
+    @cached_property
+    def keys(self) -> Array:
+        """Digests of the training samples."""
+        return np.concatenate([row_keys(block) for _, block in self.graph.features.slices()])
 
     def __call__(self, model: Spectral, X: Any) -> Rows:
         """Weights by products only; a training sample is known by its features."""

@@ -13,7 +13,8 @@ from sklearn.utils.validation import validate_data
 from spectrograd.engines import make_engine
 from spectrograd.estimators.settings import seed_of
 from spectrograd.graph import GraphError, GraphWarning
-from spectrograd.graph.features import FeatureGraph, FeatureRows
+from spectrograd.graph.feature_rows import ResidentFeatures
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.labels import assign
 from spectrograd.notices import warn
 from spectrograd.operators.similarity import SimilarityOperator
@@ -182,9 +183,9 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         own, other = (column_sums, row_sums) if is_wide else (row_sums, column_sums)
         # A_n A_n' = diag(f) Z Z' diag(f) with Z = A D_c^-1/2 and f = d_r^-1/2; its operator is I - A_n A_n'.
         scaled = side * (1 / np.sqrt(other))[None, :]
-        rows = FeatureRows(sp.csr_array(scaled) if sp.issparse(scaled) else np.ascontiguousarray(scaled))
+        rows = ResidentFeatures(sp.csr_array(scaled) if sp.issparse(scaled) else np.ascontiguousarray(scaled))
         n = rows.shape[0]
-        graph = FeatureGraph((), n, None, None, rows, np.ones(n))
+        graph = FeatureGraph((), n, features=rows, row_scale=np.ones(n))
         root = np.sqrt(own)
         operator = SimilarityOperator(graph, np.ones(n), 1 / root, upper=1.0)
         settings = SolverSettings(solver=self.solver, tol=self.tol, seed=seed_of(self.random_state))

@@ -135,7 +135,7 @@ def _features_of_file(model: Spectral, path: Any) -> FitInput:
     """A file of features, in memory or, where it does not fit, read again in every pass."""
     features, names = read_features(path, memory_limit=as_bytes(model.memory_limit))
     graph = feature_graph(features, model.affinity, names=names)  # type: ignore[arg-type]
-    return FitInput(graph, makers=(FeatureQuery.of(graph),), attributes={"affinity_": model.affinity})
+    return FitInput(graph, makers=(FeatureQuery(graph),), attributes={"affinity_": model.affinity})
 
 
 def _is_large_kernel(affinity: Affinity, X: object) -> bool:
@@ -150,13 +150,13 @@ def _features_input(model: Spectral, affinity: object, X: Any) -> FitInput:
             model, X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, ensure_min_samples=2
         )
         graph = feature_graph(X, affinity)
-        maker = FeatureQuery.of(graph)
+        maker = FeatureQuery(graph)
     else:
         X = validate_data(model, X, dtype=kinds, ensure_min_samples=2)
         given = dict(model.kernel_params or {}).get("gamma", model.gamma)
         gamma = 1 / X.shape[1] if given is None else float(given)
         graph, fourier = fourier_graph(X, gamma, seed_of(model.random_state))
-        maker = FeatureQuery.of(graph, fourier)
+        maker = FeatureQuery(graph, fourier)
         warn(
             f"affinity='rbf' of {len(X):,} points: the kernel by {graph.features.shape[1]:,} Fourier "
             f"features, whose weights are off by {graph.kernel_error:.2g} (root mean square of "

@@ -369,7 +369,7 @@ def model_of(
     makers: tuple[QueryAffinity, ...] | None = None
     attributes: JsonObject = {}
     if isinstance(graph, FeatureGraph):
-        makers = (FeatureQuery.of(graph),)
+        makers = (FeatureQuery(graph),)
         attributes = {"affinity_": graph.affinity, "n_features_in_": graph.features.shape[1]}
     elif points is not None:
         makers = tuple(map(PointRows, points.known))

@@ -13,81 +13,35 @@ A product with W is two thin products with Z, and degrees are one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
+from spectrograd.graph.feature_rows import (
+    FeatureRows,
+    ResidentFeatures,
+    as_features,
+    check_block,
+    row_squares,
+)
 from spectrograd.graph.graph import Graph
 from spectrograd.graph.node_names import as_names
-from spectrograd.graph.validation import GraphError, check_structure, from_tensor
-from spectrograd.typing import Array, Matrix
+from spectrograd.graph.validation import GraphError
+from spectrograd.typing import Array
 
 FeatureAffinity = Literal["cosine", "linear"]
 FEATURE_AFFINITIES: tuple[FeatureAffinity, ...] = ("cosine", "linear")
-BLOCK_ENTRIES = 1 << 22  # numbers of a block of rows that is copied for a check or a conversion
-MAX_EXACT = 2.0**24  # whole numbers that float32 holds
 # Degrees below this part of a row's own weight are rounding: the row shares no feature with another.
 MIN_DEGREE = 1e-9
+TIED_ENTRIES = 1 << 18  # of a block of rows whose features are joined
 MAX_MATRIX_NODES = 4096  # up to which the weights may be formed after all, for a drawing or a dense test
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureRows:
-    """The matrix Z: rows of features, dense or CSR, in memory."""
-
-    matrix: Any
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        return (int(self.matrix.shape[0]), int(self.matrix.shape[1]))
-
-    @property
-    def n_entries(self) -> int:
-        """Stored numbers."""
-        return int(self.matrix.nnz if sp.issparse(self.matrix) else self.matrix.size)
-
-    def blocks(self) -> Iterator[tuple[int, Matrix]]:
-        """Numbers of first rows, and the rows from there on: what one pass reads."""
-        yield 0, self.matrix
-
-    def slices(self) -> Iterator[tuple[int, Matrix]]:
-        """The same in blocks of some million numbers."""
-        step = max(1, BLOCK_ENTRIES * self.shape[0] // max(1, self.n_entries))
-        for start, block in self.blocks():
-            for first in range(0, block.shape[0], step):
-                yield start + first, block[first : first + step]
-
-    def between(self, start: int, stop: int) -> Any:
-        """Some consecutive rows."""
-        return self.matrix[start:stop]
-
-    def take(self, rows: Array) -> FeatureRows:
-        """Some rows, as a matrix of its own."""
-        return FeatureRows(self.matrix[rows])
-
-    def project(self, X: Array) -> Array:
-        """``Z' X`` in float64, shape (n_features, k)."""
-        total = np.zeros((self.shape[1], X.shape[1]))
-        for start, block in self.blocks():
-            total += block.T @ X[start : start + block.shape[0]]
-        return total
-
-    def expand(self, C: Array, dtype: DTypeLike) -> Array:
-        """``Z C``, shape (n_nodes, k)."""
-        out = np.empty((self.shape[0], C.shape[1]), dtype)
-        C = np.ascontiguousarray(C, dtype=dtype)
-        for start, block in self.blocks():
-            out[start : start + block.shape[0]] = block @ C
-        return out
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FeatureGraph(Graph):
     """A graph of similar rows of features; no edge of it is stored.
 
@@ -113,8 +67,8 @@ class FeatureGraph(Graph):
     [0.6, 1.4, 0.8]
     """
 
-    features: FeatureRows = None  # type: ignore[assignment]
-    row_scale: Array = None  # type: ignore[assignment]
+    features: FeatureRows
+    row_scale: Array
     inner: float = 1.0
     constant: float = 0.0
     affinity: str = "cosine"
@@ -125,7 +79,7 @@ class FeatureGraph(Graph):
         """``w_ii``, which W leaves out: shape (n_nodes,)."""
         squares = np.empty(self.n_nodes)
         for start, block in self.features.slices():
-            squares[start : start + block.shape[0]] = _row_squares(block)
+            squares[start : start + block.shape[0]] = row_squares(block)
         return np.asarray(self.inner * self.row_scale**2 * squares + self.constant * self.linked)
 
     @property
@@ -178,7 +132,7 @@ class FeatureGraph(Graph):
             raise GraphError(
                 f"the {self.n_nodes:,} x {self.n_nodes:,} similarities of these features are never formed"
             )
-        scaled = sp.csr_array(self.features.matrix).multiply(self.row_scale[:, None])
+        scaled = sp.csr_array(self.features.between(0, self.n_nodes)).multiply(self.row_scale[:, None])
         weights = self.inner * (scaled @ scaled.T).toarray() + self.constant * np.outer(
             self.linked, self.linked
         )
@@ -209,7 +163,7 @@ class FeatureGraph(Graph):
         ----------
         X : array or sparse matrix of shape (n_new, n_features)
         """
-        squares = _row_squares(X)
+        squares = row_squares(X)
         scale = np.where(squares > 0, 1.0, 0.0)
         if self.affinity == "cosine":
             scale = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0.0)
@@ -270,13 +224,13 @@ def feature_graph(
     """
     if affinity not in FEATURE_AFFINITIES:
         raise ValueError(f"affinity={affinity!r}: expected one of {', '.join(FEATURE_AFFINITIES)}")
-    rows = X if isinstance(X, FeatureRows) else FeatureRows(_as_features(X))
+    rows = X if isinstance(X, FeatureRows) else ResidentFeatures(as_features(X))
     n_nodes = rows.shape[0]
     squares = np.empty(n_nodes)
     lowest = 0.0
     for start, block in rows.slices():
-        lowest = min(lowest, _check_block(block, start, affinity))
-        squares[start : start + block.shape[0]] = _row_squares(block)
+        lowest = min(lowest, check_block(block, start, affinity))
+        squares[start : start + block.shape[0]] = row_squares(block)
     labels = None if names is None else as_names(names)
     if labels is not None and len(labels) != n_nodes:
         raise GraphError(f"{len(labels)} names for {n_nodes} rows of features")
@@ -284,77 +238,59 @@ def feature_graph(
         raise GraphError("all features are zero: no two rows are similar")
     filled = squares > 0
     if affinity == "linear":
-        return FeatureGraph((), n_nodes, labels, None, rows, filled.astype(np.float64), affinity="linear")
+        ones = filled.astype(np.float64)
+        return FeatureGraph((), n_nodes, labels, features=rows, row_scale=ones, affinity="linear")
     scale = np.where(filled, 1 / np.sqrt(np.where(filled, squares, 1)), 0.0)
     half = 0.5 if lowest < 0 else 1.0
-    return FeatureGraph((), n_nodes, labels, None, rows, scale, inner=half, constant=1 - half)
-
-
-def _as_features(X: Any) -> Any:
-    """Features as float32 or float64, CSR or dense; a copy only where the type asks for one."""
-    X = from_tensor(X)
-    if sp.issparse(X):
-        check_structure(X)
-    else:
-        X = np.asarray(X)
-    if X.ndim != 2 or 0 in X.shape:
-        raise GraphError(f"features have shape {X.shape}: one row of numbers per node is needed")
-    if X.dtype.kind not in "biuf":
-        raise GraphError(f"features have type {X.dtype}: real numbers are needed")
-    if X.dtype not in (np.float32, np.float64):
-        values = X.data if sp.issparse(X) else X
-        exact = X.dtype.kind == "b" or float(np.abs(values).max(initial=0)) < MAX_EXACT
-        X = X.astype(np.float32 if exact else np.float64)
-    return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
-
-
-def _check_block(block: Any, start: int, affinity: str) -> float:
-    """The smallest feature; what is not finite, and what is negative where it must not be, is refused."""
-    values = block.data if sp.issparse(block) else block
-    lowest = float(values.min(initial=0))
-    finite = np.isfinite(values)
-    bad = ~finite
-    what = "not finite"
-    if affinity == "linear" and lowest < 0:
-        bad = bad | (values < 0)
-        what = "negative, which affinity='linear' cannot take; affinity='cosine' does"
-    if bad.any():
-        at = np.flatnonzero(bad.ravel())[0]
-        if sp.issparse(block):
-            row = int(np.searchsorted(block.indptr, at, side="right")) - 1
-            column = int(block.indices[at])
-        else:
-            row, column = divmod(int(at), block.shape[1])
-        value = values.ravel()[at]
-        what = what if np.isfinite(value) else "not finite"
-        raise GraphError(f"features: row {start + row}, column {column} is {value}: {what}")
-    return lowest
-
-
-def _row_squares(block: Any) -> Array:
-    """``|z_i|^2`` of rows, in float64."""
-    if not sp.issparse(block):
-        return np.asarray(np.einsum("ij,ij->i", block, block, dtype=np.float64))
-    squares = sp.csr_array(
-        (block.data.astype(np.float64) ** 2, block.indices, block.indptr), shape=block.shape
-    )
-    return np.asarray(squares.sum(axis=1)).ravel()
+    return FeatureGraph((), n_nodes, labels, features=rows, row_scale=scale, inner=half, constant=1 - half)
 
 
 def _components(graph: FeatureGraph) -> Array:
     """Components of the bipartite graph of rows and features, numbered as their first rows come."""
     from scipy.sparse.csgraph import connected_components
 
+    n_rows, n_features = graph.features.shape
     linked = graph.row_scale > 0
-    if graph.constant or not sp.issparse(graph.features.matrix) or graph.kernel_error is not None:
+    if graph.constant or graph.kernel_error is not None:  # every pair has a weight
         return np.where(linked, 0, np.cumsum(~linked)).astype(np.int32)
-    Z = graph.features.matrix
-    pattern = sp.csr_array((np.ones(Z.nnz, np.int8), Z.indices, Z.indptr), shape=Z.shape)
-    if Z.nnz and not Z.data.all():
-        pattern = sp.csr_array((Z != 0).astype(np.int8))
-    n_rows, n_features = Z.shape
-    # Rows see features; the search follows edges both ways.
-    corner = sp.csr_array((n_features, n_features), dtype=np.int8)
-    both = sp.block_array([[None, pattern], [sp.csr_array((n_features, n_rows), dtype=np.int8), corner]])
-    found = connected_components(both, directed=False)[1][:n_rows]
-    return np.asarray(np.unique(found, return_inverse=True)[1].reshape(-1).astype(np.int32))
+    # Blocks of rows join features: a row ties all of its features to the one of the lowest number. Blocks
+    # are small: after the first ones nearly all features have one number, and are no ties any more.
+    component_of = np.arange(n_features)
+    first_feature = np.full(n_rows, -1)
+    for start, block in graph.features.slices(TIED_ENTRIES):
+        pattern = sp.csr_array(block)
+        if not pattern.data.all():
+            pattern = pattern.copy()
+            pattern.eliminate_zeros()
+        lengths = np.diff(pattern.indptr)
+        filled = np.flatnonzero(lengths)
+        if not len(filled):
+            continue
+        firsts = pattern.indptr[filled]
+        first_feature[start + filled] = pattern.indices[firsts]
+        numbers = component_of[pattern.indices]
+        lowest = np.repeat(np.minimum.reduceat(numbers, firsts), lengths[filled])
+        apart = np.flatnonzero(numbers != lowest)
+        if len(apart):
+            ends = (lowest[apart], numbers[apart])
+            ties = sp.coo_array((np.ones(len(apart), np.int8), ends), shape=(n_features,) * 2)
+            component_of = _by_size(connected_components(ties, directed=False)[1][component_of])
+    # rows without a feature are components of their own
+    empty = first_feature < 0
+    found = np.where(empty, n_features + np.cumsum(empty), component_of[first_feature])
+    return _renumbered(found)
+
+
+def _by_size(components: Array) -> Array:
+    """Numbers from 0 on, the largest component first."""
+    rank = np.empty(int(components.max()) + 1, np.int64)
+    rank[np.argsort(-np.bincount(components), kind="stable")] = np.arange(len(rank))
+    return np.asarray(rank[components])
+
+
+def _renumbered(components: Array) -> Array:
+    """Numbers from 0 on, as the first rows of the components come."""
+    _, first, numbers = np.unique(components, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[numbers.reshape(-1)])

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from spectrograd.graph import GraphError
-from spectrograd.graph.features import FeatureRows
+from spectrograd.graph.feature_rows import FeatureRows
 from spectrograd.io.columns import NODE_COLUMNS
 from spectrograd.io.matrices import NPZ_SUFFIX, Archive, decoding
 from spectrograd.io.parquet import PARQUET_SUFFIX
@@ -68,13 +68,12 @@ def read_features(
 
 @dataclass(frozen=True, eq=False)
 class StreamedFeatures(FeatureRows, ABC):
-    """Rows of features on a disk; ``matrix`` loads them all. ``kept`` marks the rows that take part."""
+    """Rows of features on a disk; ``kept`` marks the rows that take part."""
 
-    matrix: Matrix = None
-    path: str = ""
-    n_rows: int = 0
-    n_features: int = 0
-    n_stored: int = 0
+    path: str
+    n_rows: int
+    n_features: int
+    n_stored: int
     kept: Array | None = None
 
     @property
@@ -109,16 +108,6 @@ class StreamedFeatures(FeatureRows, ABC):
         kept[every[rows]] = True
         return replace(self, kept=kept)
 
-    def between(self, start: int, stop: int) -> Any:
-        """Some consecutive rows, for a worker."""
-        parts = []
-        for first, block in self.blocks():
-            low = max(start, first)
-            high = min(stop, first + block.shape[0])
-            if low < high:
-                parts.append(block[low - first : high - first])
-        return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
-
 
 @dataclass(frozen=True, eq=False)
 class NpzFeatures(StreamedFeatures):
@@ -132,7 +121,7 @@ class NpzFeatures(StreamedFeatures):
             form = archive["format"].item() if "format" in archive else b"csr"
         if form not in (b"csr", "csr"):
             raise GraphError(f"{path}: a matrix of features in the form {form!r}; save it as CSR")
-        stream = cls(None, path, n_rows, n_features)
+        stream = cls(path, n_rows, n_features, n_stored=0)
         return replace(stream, n_stored=int(stream.indptr[-1]))
 
     @cached_property
@@ -195,7 +184,7 @@ class ParquetFeatures(StreamedFeatures):
             file = parquet.ParquetFile(path)
             names = [name for name in file.schema_arrow.names if name.lower() not in NODE_COLUMNS]
             n_rows = file.metadata.num_rows
-        return cls(None, path, n_rows, len(names), n_rows * len(names), columns=tuple(names))
+        return cls(path, n_rows, len(names), n_rows * len(names), columns=tuple(names))
 
     def names(self) -> Array | None:
         """Names of the rows, where a column has them."""

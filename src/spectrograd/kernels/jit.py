@@ -67,7 +67,8 @@ class FirstCompilation(event.Listener):
 
     def on_start(self, event):
         """A kernel is about to be compiled, maybe one of ours."""
-        kind = kind_of(event.data["dispatcher"].py_func.__module__)
+        # other libraries compile functions of no module
+        kind = kind_of(event.data["dispatcher"].py_func.__module__ or "")
         if kind is not None and kind not in FirstCompilation.announced:
             FirstCompilation.announced.add(kind)
             logging.getLogger("spectrograd").warning(COMPILING.format(kind))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrograd.graph.features import FeatureGraph, FeatureRows
+from spectrograd.graph.feature_rows import ResidentFeatures
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.typing import Array
 
 MAX_KERNEL_POINTS = 20_000  # up to which the kernel matrix itself is formed
@@ -59,7 +60,7 @@ def fourier_graph(X: Array, gamma: float, seed: int | None) -> tuple[FeatureGrap
     exact = np.exp(-gamma * np.square(X[one] - X[other]).sum(axis=1))
     error = np.einsum("ij,ij->i", Z[one], Z[other]) - exact
     rms = float(np.sqrt(np.mean(error[one != other] ** 2)))
-    graph = FeatureGraph(
-        (), n_points, None, None, FeatureRows(Z), np.ones(n_points), affinity="rbf", kernel_error=rms
-    )
+    rows = ResidentFeatures(Z)
+    ones = np.ones(n_points)
+    graph = FeatureGraph((), n_points, features=rows, row_scale=ones, affinity="rbf", kernel_error=rms)
     return graph, features

@@ -44,7 +44,8 @@ _CLASSES = {
     "estimators.affinity_rows": "DistanceRows FeatureQuery KernelRows MatrixRows PointRows",
     "estimators.out_of_sample": "QueryScores TrainingData",
     "graph.components": "Connectivity",
-    "graph.features": "FeatureGraph FeatureRows",
+    "graph.feature_rows": "ResidentFeatures",
+    "graph.features": "FeatureGraph",
     "graph.graph": "Graph RowBlock",
     "graph.multilayer": "MultilayerGraph",
     "io.features": "NpzFeatures ParquetFeatures",
@@ -83,7 +84,7 @@ _CLASSES = {
 }
 KINDS: Mapping[str, str] = {name: module for module, names in _CLASSES.items() for name in names.split()}
 """Class name -> module, of every class that a file may name: a reader looks up nothing else."""
-CACHED: Mapping[str, tuple[str, ...]] = {"KernelRows": ("keys",), "TrainingData": ("outlier_scale",)}
+CACHED: Mapping[str, tuple[str, ...]] = {"FeatureQuery": ("keys",), "KernelRows": ("keys",), "TrainingData": ("outlier_scale",)}
 """Class name -> cached properties that are saved with the fields, because they are expensive."""
 OMITTED: Mapping[str, tuple[str, ...]] = {"QueryScores": ("scores", "names")}
 """Class name -> fields that a saved value does without."""

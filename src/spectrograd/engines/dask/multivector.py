@@ -18,7 +18,7 @@ from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.partition import cut, even_bounds
 from spectrograd.engines.dask.session import DaskMultiVector, DaskSession, Step, host_step, release
 from spectrograd.graph import Graph, RowBlock
-from spectrograd.graph.features import FeatureRows
+from spectrograd.graph.feature_rows import FeatureRows
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.typing import Array
 
@@ -152,8 +152,9 @@ class RowsOnWorkers(Engine):
         """Rows of features as blocks on the workers, which keep them."""
         bounds = self.bounds_of(rows.shape[0])
         pairs = pairwise(int(bound) for bound in bounds)
-        steps = [host_step("put", rows.between(*span), i) for i, span in enumerate(pairs)]
-        return self.multivector(steps, bounds, rows.shape[1], rows.matrix.dtype, start=False)
+        parts = [rows.between(*span) for span in pairs]
+        steps = [host_step("put", part, i) for i, part in enumerate(parts)]
+        return self.multivector(steps, bounds, rows.shape[1], parts[0].dtype, start=False)
 
     def project(self, rows: DaskMultiVector, X: DaskMultiVector) -> Array:
         """Add the blocks' shares in a fixed order."""
