@@ -84,7 +84,11 @@ _CLASSES = {
 }
 KINDS: Mapping[str, str] = {name: module for module, names in _CLASSES.items() for name in names.split()}
 """Class name -> module, of every class that a file may name: a reader looks up nothing else."""
-CACHED: Mapping[str, tuple[str, ...]] = {"FeatureQuery": ("keys",), "KernelRows": ("keys",), "TrainingData": ("outlier_scale",)}
+CACHED: Mapping[str, tuple[str, ...]] = {
+    "FeatureQuery": ("keys",),
+    "KernelRows": ("keys",),
+    "TrainingData": ("outlier_scale",),
+}
 """Class name -> cached properties that are saved with the fields, because they are expensive."""
 OMITTED: Mapping[str, tuple[str, ...]] = {"QueryScores": ("scores", "names")}
 """Class name -> fields that a saved value does without."""
