@@ -15,7 +15,15 @@ from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
 from spectrograd.serialization.codec import KINDS
-from spectrograd.solvers import CONDITIONS, REGISTRY, VARIANTS, Problem, choose_variant, make_solver
+from spectrograd.solvers import (
+    CONDITIONS,
+    REGISTRY,
+    VARIANTS,
+    Problem,
+    choose_variant,
+    make_solver,
+    solver_class,
+)
 from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.chebyshev_few_passes import FewPassChebyshev
 from spectrograd.solvers.lanczos import Lanczos
@@ -108,3 +116,16 @@ def test_an_estimator_takes_old_parameter_names():
 @pytest.mark.parametrize("name", REGISTRY)
 def test_registered_names_are_those_of_the_classes(name):
     assert make_solver(name).name == name
+
+
+def test_facts_stand_on_the_solvers():
+    without_goal = {name for name in REGISTRY if not solver_class(name).has_goal}
+    assert without_goal == {"sgd", "sgd-paper", "stochastic-fb"}
+    assert Settings().has_goal
+    assert not Settings(solver="sgd").has_goal
+    assert Settings(solver="sgd", tol=1e-3).has_goal
+    assert solver_class("sgd").streamed_columns(5) == 3 * 8
+    assert solver_class("lanczos").streamed_columns(5) == 5 + 10 * 5 + 2 * 5
+    assert solver_class("chebyshev").streamed_columns(5) is None
+    with pytest.raises(ValueError, match="expected one of auto, sgd"):
+        solver_class("nonsense")

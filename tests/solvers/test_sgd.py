@@ -117,7 +117,7 @@ def test_the_same_bits_for_any_number_of_threads(monkeypatch, shared):
     operator = laplacian(graph)
     source = ResidentEdges.of(graph, np.random.default_rng(0))
     descent = Descent.of(operator, source, 500)
-    U = descent.padded(np.random.default_rng(1).standard_normal((3000, 4)))
+    U = descent.pad_rows(np.random.default_rng(1).standard_normal((3000, 4)))
     chunk = next(source.chunks(0, 10_000))
     groups = group_batches(chunk.heads, chunk.tails, NO_WEIGHTS, 500)
     moved = []
@@ -304,7 +304,7 @@ def test_permuting_the_nodes_permutes_the_rows():
         (permuted, other, U[order]),
     ):
         descent = Descent.of(operator, edges, 5)
-        rows = descent.padded(start)
+        rows = descent.pad_rows(start)
         M = reference.gram(rows[:, :3], rows[:, :3], descent.metric)
         steps = np.linspace(1, 0, descent.n_batches)
         descent.run(descent.group_chunk(edges.chunk), steps, rows, M, np.zeros((0, 3)))

@@ -43,7 +43,7 @@ def batch_of(operator, positions, U):
     engine = make_engine("torch:cpu")
     edges = TorchEdges.of(engine, operator)
     rows = TorchBatches.of(engine, operator, edges.counts)
-    padded = rows.padded(torch.tensor(U))
+    padded = rows.pad_rows(torch.tensor(U))
     M, Y = rows.measure(padded)
     return rows, rows.batch(edges.at(torch.tensor(positions)), padded, Y), padded, M, Y
 

@@ -8,7 +8,7 @@ import os
 from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.engines import on_cluster
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
-from spectrograd.linalg.ldl import estimate_fill, factor_bytes
+from spectrograd.solvers import solver_class
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
@@ -24,10 +24,6 @@ STREAM_BLOCKS = 2
 # Of the certificate: Ritz vectors, their products, and each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
 BYTES_PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
-HIERARCHY_BYTES_PER_ENTRY = (
-    24  # bytes per entry of the coarser graphs and of what is prolonged between them, about
-)
-ROUGH_COLUMNS = 64  # of ``sgd-paper``: rows, three moments, and copies of both
 
 
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
@@ -49,12 +45,9 @@ def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto")
 
 def _columns(k: int, solver: str) -> int:
     """Columns of float32 that a solver holds at once."""
-    if solver == "lanczos":
-        return least_basis(k) + 2 * k
-    if solver == "sgd":  # rows, the same in the problem's coordinates, and the next epoch's
-        return 3 * (k + -k % 8)
-    if solver == "sgd-paper":
-        return ROUGH_COLUMNS
+    own = None if solver == "auto" else solver_class(solver).streamed_columns(k)
+    if own is not None:
+        return own
     return STREAM_BLOCKS * (usual_width(k) + PROBE_COLUMNS) + k
 
 
@@ -68,11 +61,6 @@ def doubles_fit(graph: Graph, k: int, memory_limit: int | None) -> bool:
     """Whether the certificate of a graph on disk may have its blocks in float64."""
     doubles = graph.n_nodes * (BYTES_PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
     return memory_limit is None or BASE_BYTES + _buffers(graph) + doubles <= memory_limit
-
-
-def least_basis(k: int) -> int:
-    """Columns of the Krylov basis that goes on from K vectors."""
-    return max(2 * k + 20, k + 10 * min(k, 8))
 
 
 def _buffers(graph: Graph | MultilayerGraph) -> int:
@@ -89,9 +77,7 @@ def spare_bytes(graph: Graph, k: int, memory_limit: int | None) -> float:
 
 def solver_bytes(graph: Graph, solver: str) -> int:
     """Bytes that a direct or a multilevel solver adds to :func:`resident_bytes`."""
-    if solver == "shift-invert":
-        return math.ceil(factor_bytes(estimate_fill(graph)))
-    return HIERARCHY_BYTES_PER_ENTRY * graph.n_entries if solver == "multilevel" else 0
+    return 0 if solver == "auto" else solver_class(solver).extra_bytes(graph)
 
 
 def largest_basis(graph: Graph, k: int, memory_limit: int | None) -> int | None:

@@ -24,7 +24,6 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import (
     STREAM_BLOCKS,
     largest_basis,
-    least_basis,
     solver_bytes,
     spare_bytes,
 )
@@ -355,10 +354,11 @@ def _last_within(problem: Problem, memory_limit: int | None) -> tuple[PlannedSol
     operator = problem.operator
     if memory_limit is None or not isinstance(operator, SparseOperator):
         return (LAST._replace(params=(("basis_size", 3 * guarded_width(problem, None)),)),)
-    columns = largest_basis(operator.graph, problem.n_components, memory_limit)
-    if columns is None or columns < 2 * problem.n_components + 20:
+    k = problem.n_components
+    columns = largest_basis(operator.graph, k, memory_limit)
+    if columns is None or columns < 2 * k + 20:
         return ()
-    return (LAST._replace(params=(("basis_size", min(columns, least_basis(problem.n_components))),)),)
+    return (LAST._replace(params=(("basis_size", min(columns, usual_basis_size(k, min(k, 8)))),)),)
 
 
 def last_resort(problem: Problem) -> PlannedSolver:

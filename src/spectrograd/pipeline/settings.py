@@ -8,10 +8,9 @@ from numbers import Integral
 from typing import Any
 
 from spectrograd.operators.laplacian import Kind
+from spectrograd.solvers import solver_class
 from spectrograd.solvers.settings import SolverSettings
 
-# Solvers that run their iterations and stop: without a tolerance nobody asked them for an accuracy.
-WITHOUT_GOAL = frozenset({"sgd", "sgd-paper", "stochastic-fb"})
 MAX_STARTS = 10_000  # of k-means: more is a slip of the pen, and would never end
 
 
@@ -57,4 +56,4 @@ class Settings(SolverSettings):
     @property
     def has_goal(self) -> bool:
         """Whether an accuracy was asked for, which a result can miss."""
-        return self.solver not in WITHOUT_GOAL or self.tol != "auto"
+        return self.tol != "auto" or self.solver == "auto" or solver_class(self.solver).has_goal

@@ -28,6 +28,7 @@ __all__ = [
     "choose_variant",
     "make_solver",
     "solve",
+    "solver_class",
 ]
 
 # name -> "module:class"; modules are imported when asked for, since some compile kernels.
@@ -69,19 +70,24 @@ VARIANTS: Mapping[str, Mapping[str, str]] = {
 ValueT = TypeVar("ValueT")
 
 
-def make_solver(name: str, **params: object) -> Solver[State]:
-    """Make the solver of that name with its hyperparameters; the error of an unknown one lists all names."""
+def solver_class(name: str) -> type[Solver[State]]:
+    """The class registered under a name, which knows the facts about the solver."""
     if name not in REGISTRY:
         raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(REGISTRY)}")
-    solver_class = _load(REGISTRY[name])
+    return _load(REGISTRY[name])  # type: ignore[no-any-return]
+
+
+def make_solver(name: str, **params: object) -> Solver[State]:
+    """Make the solver of that name with its hyperparameters; the error of an unknown one lists all names."""
+    chosen: Any = solver_class(name)
     params = rename_parameters(name, params)
-    names = {f.name for f in fields(solver_class)}
+    names = {f.name for f in fields(chosen)}
     unknown = sorted(set(params) - names)
     if unknown:
         raise ValueError(
             f"solver {name!r} has no parameter {unknown[0]!r}; it has {', '.join(sorted(names))}"
         )
-    return solver_class(**params)  # type: ignore[no-any-return]
+    return chosen(**params)  # type: ignore[no-any-return]
 
 
 def rename_parameters(name: str, params: Mapping[str, ValueT]) -> dict[str, ValueT]:

@@ -35,6 +35,7 @@ from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
+    from spectrograd.graph import Graph
     from spectrograd.solvers.minibatch import BatchSource, EdgeBatches
 
 
@@ -208,7 +209,8 @@ class Solver(ABC, Generic[StateT]):
     says otherwise), ``report_every`` (steps between two measurements, which cost a pass each),
     ``direct`` (the first step is the last, so there is nothing to measure before it), ``requires`` (what the
     operator and the engine must offer; checked before any work), ``localization_check_at`` (steps after which
-    even rough vectors show whether they are localised; 0: never).
+    even rough vectors show whether they are localised; 0: never), ``has_goal`` (whether it stops by accuracy
+    though no tolerance was asked for; else it runs its iterations, and may miss none).
     """
 
     name: ClassVar[str]
@@ -217,7 +219,18 @@ class Solver(ABC, Generic[StateT]):
     requires: ClassVar[frozenset[Capability]] = PRODUCTS
     localization_check_at: ClassVar[int] = 0
     renamed: ClassVar[Mapping[str, str]] = {}
+    has_goal: ClassVar[bool] = True
     max_iter: int
+
+    @classmethod
+    def streamed_columns(cls, k: int) -> int | None:
+        """Columns of float32 held at once for K vectors of a graph on disk; None: those of a filter."""
+        return None
+
+    @classmethod
+    def extra_bytes(cls, graph: Graph) -> int:
+        """Bytes that a factor or a hierarchy adds to the blocks of a graph in memory."""
+        return 0
 
     @property
     def has_stopping_rule(self) -> bool:

@@ -135,6 +135,11 @@ class KrylovSolver(RitzSolver[LanczosT]):
     name: ClassVar[str] = "lanczos"
     localization_check_at = 2
 
+    @classmethod
+    def streamed_columns(cls, k: int) -> int:
+        """A basis of few blocks, the Ritz vectors and their last good state."""
+        return usual_basis_size(k, min(k, 8)) + 2 * k
+
     @abstractmethod
     def fill(self, problem: Problem, state: LanczosT, basis: Basis) -> None:
         """Mutates: the basis, expanded until it is full or the angle is met."""

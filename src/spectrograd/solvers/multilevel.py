@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg as la
 
 from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.graph import Graph
 from spectrograd.linalg.chebyshev_filter import Filter
 from spectrograd.linalg.multigrid import COARSEST_NODES, MAX_DENSE_NODES, Cycle, Level, build
 from spectrograd.operators.base import ALL
@@ -19,6 +20,8 @@ from spectrograd.solvers.chebyshev import Chebyshev
 from spectrograd.solvers.lobpcg import LobpcgState, advance, begin
 from spectrograd.solvers.ritz import RitzSolver, guarded_width, ritz_pairs
 from spectrograd.typing import Array
+
+HIERARCHY_BYTES_PER_ENTRY = 24  # all coarser levels together, about
 
 
 @dataclass(eq=False)
@@ -66,6 +69,11 @@ class Multilevel(RitzSolver[MultilevelState]):
     name: ClassVar[str] = "multilevel"
     requires = ALL
     localization_check_at = 1
+
+    @classmethod
+    def extra_bytes(cls, graph: Graph) -> int:
+        """The coarser graphs, and what is prolonged between them."""
+        return HIERARCHY_BYTES_PER_ENTRY * graph.n_entries
 
     def init(self, problem: Problem, rng: np.random.Generator) -> MultilevelState:
         """Coarsen, solve, and come back up; a warm start joins the block at the top."""

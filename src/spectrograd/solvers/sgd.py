@@ -267,6 +267,11 @@ class UnbiasedSGD(SGDBase[DescentState]):
     name: ClassVar[str] = "sgd"
     requires = ALL
 
+    @classmethod
+    def streamed_columns(cls, k: int) -> int:
+        """Rows, padded to whole lanes; the same in the problem's coordinates; and the next epoch's."""
+        return 3 * (k + -k % LANES)
+
     def check(self, problem: Problem) -> None:
         """A graph on disk will do, for its edges are kept in random order too."""
         check_edges(self.name, self.requires, problem)

@@ -57,6 +57,7 @@ class SGDBase(SteppingSolver[SGDBaseStateT]):
     max_iter: int = 100
 
     renamed: ClassVar[Mapping[str, str]] = {"hand_over": "polish", "finisher": "polish_solver"}
+    has_goal: ClassVar[bool] = False
 
     @abstractmethod
     def epoch(self, problem: Problem, state: SGDBaseStateT) -> None:

@@ -42,6 +42,12 @@ class PaperMethod(Solver[StepT]):
 
     name: ClassVar[str] = "sgd-paper"
     report_every: ClassVar[int] = 50
+    has_goal: ClassVar[bool] = False
+
+    @classmethod
+    def streamed_columns(cls, k: int) -> int:
+        """Rows, three moments, and copies of both."""
+        return 64
 
     def check_parameters(self) -> None:
         """Refuse what means nothing."""

@@ -13,6 +13,7 @@ import scipy.linalg as la
 from spectrograd.certificate.certificate import ComplementBound, probe_seed
 from spectrograd.certificate.lanczos_probe import Evidence, run_inverse_probe
 from spectrograd.engines.base import Coefficients, new_seed
+from spectrograd.graph import Graph
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.linalg.ldl import Factor, estimate_fill, factor_bytes, max_factor_bytes
 from spectrograd.linalg.subspace import Ritz
@@ -161,6 +162,11 @@ class ShiftInvert(RitzSolver[FactoredState]):
     name: ClassVar[str] = "shift-invert"
     requires = ALL
     localization_check_at = 1
+
+    @classmethod
+    def extra_bytes(cls, graph: Graph) -> int:
+        """The Cholesky factor, by an estimate of its fill."""
+        return math.ceil(factor_bytes(estimate_fill(graph)))
 
     def init(self, problem: Problem, rng: np.random.Generator) -> FactoredState:
         """Estimate the fill, and refuse before any work is done; factorise, and smooth a random block."""

@@ -84,6 +84,7 @@ class StochasticForwardBackward(SteppingSolver[RiemannianState]):
     name: ClassVar[str] = "stochastic-fb"
     requires = ALL
     report_every: ClassVar[int] = 100
+    has_goal: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.setting not in MAX_ITERATIONS:
