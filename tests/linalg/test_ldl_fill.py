@@ -59,3 +59,15 @@ def test_a_dense_graph_has_few_entries_per_edge_and_no_cheap_factor():
     found = estimate_factor_size(dense)
     assert found.entries < MANY * dense.n_edges
     assert found.operations > 800**3 / 30
+
+
+@pytest.mark.parametrize(("noise", "dims", "n_neighbors"), [(0.5, 50, 15), (0.1, 5, 10)])
+def test_a_long_tube_is_cut_many_times(noise, dims, n_neighbors):
+    # cells along a trajectory: the plan took a factor of 1.2e10 operations for one of 2e7
+    rng = np.random.default_rng(0)
+    time = np.sort(rng.random(10_000))
+    curve = np.stack([np.sin(3 * np.pi * time), np.cos(2 * np.pi * time), 4 * time], axis=1)
+    points = curve @ rng.normal(size=(3, dims)) * 2 + noise * rng.normal(size=(10_000, dims))
+    graph = knn_graph(points, n_neighbors, connect=True)
+    true = graph.factor_layout[1].operations
+    assert 0.2 * true < estimate_factor_size(graph).operations < 10 * true

@@ -240,6 +240,7 @@ MAX_SEARCHED_COMPONENTS = (
     8  # whose levels are searched: a search has arrays of all nodes, however small the component
 )
 BOTTLENECK_RATIO = 3.0  # of separators of the parts to the first: seldom reached in a plane or a ball
+ROUND_LEVELS = 3.0  # levels of a round part, in diameters of what a search fills as it starts at an end
 GENERATIONS = 1 / (1 - 2**-0.5)  # operations of all separators, by those of the first
 FACTOR_MEMORY_SHARE = 0.75  # of the machine's memory for a factor by this estimate, which is generous
 
@@ -357,7 +358,27 @@ def _blocks(widths: Array) -> FactorSize:
     parts = [part for part in (widths[:at], widths[at + 1 :]) if len(part) > 1]
     if any(part[_separator(part)] > BOTTLENECK_RATIO * widths[at] for part in parts):
         return sum((_blocks(part) for part in parts), dense)
-    return FactorSize(dense.entries * math.log2(widths.sum() + 1), GENERATIONS * dense.operations)
+    cuts = _cuts_of_a_tube(widths, s)
+    if cuts == 0:
+        return FactorSize(dense.entries * math.log2(widths.sum() + 1), GENERATIONS * dense.operations)
+    # A long tube: cuts of the mean level, each with one next to it in its front, and round pieces between.
+    square = float(np.mean(np.square(widths, dtype=np.float64)))
+    cube = float(np.mean(np.power(widths, 3, dtype=np.float64)))
+    piece = FactorSize(square / 2 * math.log2(widths.sum() / (cuts + 1) + 1), GENERATIONS * cube / 3)
+    front = FactorSize(square / 2 + square, (1 / 3 + 1 + 1) * cube)
+    return piece.times(cuts + 1) + front.times(cuts)
+
+
+def _cuts_of_a_tube(widths: Array, separator: float) -> float:
+    """Number of cuts of one size that a long part takes before its separators begin to shrink.
+
+    A search that starts at an end fills the cross-section after some levels. A square or a ball has two to
+    three times as many levels as twice that, which is what the law of shrinking separators stands for; more
+    of them make a tube (a trajectory of cells with noise in many dimensions).
+    """
+    filled = widths >= separator / 2
+    radius = max(1, min(int(np.argmax(filled)), int(np.argmax(filled[::-1]))))
+    return max(0.0, len(widths) / (2 * radius) - ROUND_LEVELS - 1)
 
 
 def _separator(widths: Array) -> int:
