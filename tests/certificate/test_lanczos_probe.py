@@ -90,7 +90,7 @@ def test_what_was_missed_is_found_and_what_was_not_is_certified(n):
     values = np.concatenate([[0.0, 0.1, 0.2], np.linspace(0.5, 1.5, n - 3)])
     operator = diagonal_operator(values)
     good = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1, 2]), np.random.default_rng(0))
-    assert good.odds_below(needed_cut(0.2, good.lowest, 0.0)) <= MAX_MISS_ODDS
+    assert good.odds_below(needed_cut(np.array([0.2]), good.lowest, 0.0)) <= MAX_MISS_ODDS
     assert 0.5 <= good.lowest < 0.6
     for seed in range(5):
         skipped = coordinate_ritz(operator, [0, 2])
@@ -105,7 +105,7 @@ def test_found_directions_do_not_come_back():
     seen = run_lanczos_probe(ENGINE, operator, coordinate_ritz(operator, [0, 1]), np.random.default_rng(0))
     assert seen.columns > 60
     assert seen.lowest > 0.2029
-    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= MAX_MISS_ODDS
+    assert seen.odds_below(needed_cut(np.array([0.2]), seen.lowest, 0.0)) <= MAX_MISS_ODDS
 
 
 def test_a_guess_that_is_no_gap_is_not_believed():
@@ -191,7 +191,7 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
     operator = spread_spectrum()
     ritz = coordinate_ritz(operator, [0, 1, 2, 3])
     assert residuals(ENGINE, operator, ritz).max() < 1e-6
-    tau, columns = needed_cut(0.06, 0.062, 0.0), np.zeros(2)
+    tau, columns = needed_cut(np.array([0.06]), 0.062, 0.0), np.zeros(2)
     for seed in range(5):
         looked = [
             run_lanczos_probe(

@@ -21,7 +21,7 @@ from spectrograd.solvers.shift_invert import ShiftInvert
 POLE = -0.01
 
 
-def look(values, found, seed, *, metric=None, beyond=np.inf, residual=0.0, **effort):
+def look(values, found, seed, *, metric=None, beyond=np.inf, residuals=0.0, **effort):
     """The probe of a diagonal pencil ``diag(values metric), diag(metric)`` whose unit vectors were found."""
     values = np.asarray(values, dtype=float)
     metric = np.ones(len(values)) if metric is None else metric
@@ -34,7 +34,7 @@ def look(values, found, seed, *, metric=None, beyond=np.inf, residual=0.0, **eff
         POLE,
         np.random.default_rng(seed),
         beyond=beyond,
-        residual=residual,
+        residuals=residuals,
         **effort,
     )
 
@@ -50,7 +50,7 @@ def test_a_few_solves_rule_out_a_miss(n, weighted):
     values = spectrum(n, 0.0, 0.1, 0.2)
     metric = np.random.default_rng(1).uniform(0.5, 2, n) if weighted else None
     seen = look(values, [0, 1, 2], 0, metric=metric, beyond=0.5)
-    assert seen.odds_below(needed_cut(0.2, seen.lowest, 0.0)) <= MAX_MISS_ODDS
+    assert seen.odds_below(needed_cut(np.array([0.2]), seen.lowest, 0.0)) <= MAX_MISS_ODDS
     assert seen.lowest == 0.5
     assert seen.columns <= 8 * 5
 
@@ -93,7 +93,7 @@ def test_a_gap_too_small_to_see_is_given_up():
 def test_a_space_smaller_than_the_probe_is_exhausted(n):
     seen = look(np.arange(n, dtype=float), [0], 0)
     assert 1 <= seen.lowest < n
-    assert seen.odds_below(needed_cut(0.0, seen.lowest, 0.0)) <= MAX_MISS_ODDS
+    assert seen.odds_below(needed_cut(np.array([0.0]), seen.lowest, 0.0)) <= MAX_MISS_ODDS
 
 
 @pytest.mark.parametrize("n", [1500, 20_000])

@@ -278,7 +278,7 @@ def extend_block_probe(
     ritz: Ritz,
     lowest: float,
     cut: float,
-    residual: float,
+    residuals: Array | float,
     looks: int = 1,
 ) -> BlockProbeEvidence:
     """Evidence of a probe block after as many further passes as its odds need, at most ``MAX_EXTRA_PASSES``.
@@ -297,13 +297,13 @@ def extend_block_probe(
         The solver's estimate of the next eigenvalue.
     cut
         Where the added filter begins to damp.
-    residual
-        Norm of the residuals of ``ritz``.
+    residuals
+        Those of ``ritz``, of shape (K,).
     looks
         As many looks share the level of the odds.
     """
     # 1. up to where nothing may be missed, and what the solver's own filters say of that
-    tau = needed_cut(float(ritz.values[-1]), lowest, residual)
+    tau = needed_cut(ritz.values, lowest, residuals)
     Q = _with_null(engine, operator, probe_block, ritz.Q)
     evidence = _evidence_outside(engine, operator, probe_block, Q, lowest, looks)
     if tau >= min(cut, operator.upper):

@@ -7,7 +7,7 @@ For K Ritz pairs ``theta, q`` of the pencil ``A u = lambda B u`` with ``Q'BQ = I
 2. **Completeness.** A :class:`ComplementBound` says how likely its evidence would be if an eigenvector with
    eigenvalue below some ``tau`` had been missed: zero after a count, a p-value after a random probe.
 3. **Angle.** Where nothing below ``tau > theta_K`` was missed, the sine of the largest angle between the span
-   of Q and the true subspace is at most ``|R|_F / (tau - theta_K)`` (Davis and Kahan 1970).
+   of Q and the true subspace is at most ``(sum_j (r_j / (tau - theta_j))^2)^1/2`` (:func:`sine_bound`).
 
 Rounding enters rigorously: a bound on it is added to the residuals and subtracted from the distance.
 """
@@ -15,6 +15,7 @@ Rounding enters rigorously: a bound on it is added to the residuals and subtract
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ TARGET_ODDS = MAX_MISS_ODDS / 2
 # Where tau may lie, as fractions of the gap.
 MIN_GAP_FRACTION = 0.05
 MAX_GAP_FRACTION = 0.5
+CUT_BISECTIONS = 6  # of the range between them: to a hundredth of the gap
 # Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where cells
 # begin: eigenvalues of graphs are often round numbers, and none of those is to lie on an edge of a cell.
 SEED_CELLS = 1024
@@ -68,16 +70,39 @@ class ComplementBound:
         return top + MAX_GAP_FRACTION * max(self.lowest - top, 0.0)
 
 
-def needed_cut(top: float, lowest: float, residual: float) -> float:
+def sine_bound(values: Array, residuals: Array | float, beyond: float) -> float:
+    """Bound the sine of the largest angle between the span of Ritz vectors and the true subspace.
+
+    All other eigenvalues are at least ``beyond``. Let V be their eigenvectors, L their values and
+    ``r_j = A q_j - theta_j B q_j``. Then ``(L - theta_j) V'B q_j = V' r_j``, a Sylvester equation by columns,
+    so ``|V'B q_j| <= |r_j| / (beyond - theta_j)``. The sine is the spectral norm of ``V'BQ``, at most the root
+    of the sum of these squares: Davis and Kahan (1970) with a gap for every column. Infinite without a gap.
+    """
+    distances = beyond - values
+    if not distances[-1] > 0:
+        return float("inf")
+    return float(np.linalg.norm(residuals / distances))
+
+
+def needed_cut(values: Array, lowest: float, residuals: Array | float) -> float:
     """``tau`` between the last Ritz value and the lowest outside, up to which evidence is needed.
 
-    By Davis and Kahan ``residual / (tau - top)`` bounds the sine that should be good; tau is no higher
-    than that takes, since evidence is cheaper the farther it stays from ``lowest``.
+    :func:`sine_bound` at tau should be good; tau is no higher than that takes, since evidence is cheaper the
+    farther it stays from ``lowest``.
     """
+    top = float(values[-1])
     gap = max(lowest - top, 0.0)
-    return top + float(
-        np.clip(residual / (0.99 * GOOD_ANGLE), MIN_GAP_FRACTION * gap, MAX_GAP_FRACTION * gap)
-    )
+    low = top + MIN_GAP_FRACTION * gap
+    high = top + MAX_GAP_FRACTION * gap
+    asked = 0.99 * GOOD_ANGLE
+    if gap == 0 or sine_bound(values, residuals, low) <= asked:
+        return low
+    if sine_bound(values, residuals, high) >= asked:
+        return high
+    for _ in range(CUT_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sine_bound(values, residuals, middle) > asked else (low, middle)
+    return high
 
 
 def probe_seed(seed: int, operator: Operator, values: Array | None = None) -> int:
@@ -345,8 +370,8 @@ def certify(
 ) -> Certificate:
     """Certify Ritz pairs by their residuals and a bound on the spectrum outside their span.
 
-    The angle follows from Davis and Kahan: ``sin <= |R|_F / (tau - theta_K)``, where nothing below
-    ``tau`` was missed, with the stated odds. Rounding adds to R and is subtracted from the distance.
+    The angle follows from :func:`sine_bound`, where nothing below ``tau`` was missed, with the stated odds.
+    Rounding adds to the residuals and is subtracted from tau.
 
     Parameters
     ----------
@@ -369,11 +394,9 @@ def certify(
     floor = operator.rounding(ritz.Q.dtype) if rounding is None else rounding
     top = float(ritz.values[-1])
     gap = complement_bound.lowest - top
-    error = float(np.linalg.norm(measured))
     # 1. The angle to the true subspace (Davis & Kahan 1970, sin theta theorem).
-    tau, odds = _supported_cut(top, complement_bound, error + floor)
-    distance = tau - floor - top
-    angle = error / distance + cast if distance > 0 else float("inf")
+    tau, odds = _supported_cut(ritz.values + floor, complement_bound, measured)
+    angle = sine_bound(ritz.values, measured, tau - floor) + cast
     # 2. The accuracy that was asked for.
     if isinstance(tol, str):
         asked = f"sine <= {GOOD_ANGLE}"
@@ -385,7 +408,7 @@ def certify(
     objection = _object_to_values(operator, ritz.values, gap, floor) or _object_to_excluded_weight(
         engine, operator, ritz.Q
     )
-    is_trusted = distance > 0 and odds <= MAX_MISS_ODDS and orthogonality < 1e-3 and not objection
+    is_trusted = math.isfinite(angle) and odds <= MAX_MISS_ODDS and orthogonality < 1e-3 and not objection
     angle = angle if is_trusted else float("inf")
     return Certificate(
         residuals=measured,
@@ -458,11 +481,11 @@ def _highest_supported_cut(top: float, complement_bound: ComplementBound) -> flo
     return low
 
 
-def _supported_cut(top: float, complement_bound: ComplementBound, error: float) -> tuple[float, float]:
+def _supported_cut(values: Array, complement_bound: ComplementBound, residuals: Array) -> tuple[float, float]:
     """``tau`` and the odds of a miss below it: as far as the evidence reaches, or as needed."""
-    tau = complement_bound.farthest(top)
+    tau = complement_bound.farthest(float(values[-1]))
     odds = complement_bound.odds_below(tau)
     if odds <= MAX_MISS_ODDS:
         return tau, odds
-    tau = needed_cut(top, complement_bound.lowest, error)
+    tau = needed_cut(values, complement_bound.lowest, residuals)
     return tau, complement_bound.odds_below(tau)

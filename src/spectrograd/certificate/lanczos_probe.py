@@ -196,7 +196,9 @@ class Evidence:
         return Evidence(beyond, self.complete, self.countable, mixed=mixed)
 
 
-def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual: float) -> Guards | None:
+def _select_accurate(
+    engine: Engine, guards: Guards | None, values: Array, residuals: Array | float
+) -> Guards | None:
     """The first guards whose residuals move the eigenvalue at tau by a tenth of its distance at most."""
     if guards is None or not len(guards.values):
         return None
@@ -204,7 +206,9 @@ def _select_accurate(engine: Engine, guards: Guards | None, top: float, residual
     # |R|_F of the first 1, 2, .. guards
     leaks = np.sqrt(np.cumsum(guards.residuals**2))
     n = int(
-        (leaks[:MAX_MEASURED_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(top, lowest, residual))).sum()
+        (
+            leaks[:MAX_MEASURED_GUARDS] <= MAX_GUARD_LEAK * (lowest - needed_cut(values, lowest, residuals))
+        ).sum()
     )
     if n == 0:
         return None
@@ -230,7 +234,7 @@ def run_lanczos_probe(
     *,
     beyond: float | None = None,
     guards: Guards | None = None,
-    residual: float = 0.0,
+    residuals: Array | float = 0.0,
     deadline: float = math.inf,
     rounding: float | None = None,
     looks: float = 1.0,
@@ -249,8 +253,8 @@ def run_lanczos_probe(
         The solver's estimate of the next eigenvalue.
     guards
         Further Ritz pairs; those that are accurate enough are projected out too.
-    residual
-        Norm of the residuals of the Ritz pairs.
+    residuals
+        Those of the Ritz pairs, of shape (K,).
     deadline
         A moment of ``time.perf_counter`` after which no step is made; the odds are those of the steps so far.
     rounding
@@ -263,9 +267,9 @@ def run_lanczos_probe(
     standard = Coordinates.standard(engine, operator)
     # 1. Guards, measured by one product of their own.
     Q = standard.transform(ritz.Q)
-    offered = _select_accurate(engine, guards, top, residual)
+    offered = _select_accurate(engine, guards, ritz.values, residuals)
     measured = None if offered is None else _measure_guards(engine, standard, Q, offered)
-    accurate = _select_accurate(engine, measured, top, residual)
+    accurate = _select_accurate(engine, measured, ritz.values, residuals)
     # 2. The random vector.
     seed = probe_seed(new_seed(rng), operator, ritz.values)
     probe = _LanczosProbe(engine, standard.operator, Q, accurate, seed, noise, looks)
@@ -282,7 +286,7 @@ def run_lanczos_probe(
             if time.perf_counter() >= deadline:
                 return probe.evidence(guess)
         evidence = probe.evidence(guess)
-        tau = needed_cut(top, evidence.lowest, residual)
+        tau = needed_cut(ritz.values, evidence.lowest, residuals)
         over = evidence.lowest <= top or probe.n_steps >= max_steps or probe.ended
         if over or evidence.odds_below(tau) <= TARGET_ODDS:
             return evidence
@@ -419,7 +423,7 @@ def run_inverse_probe(
     rng: np.random.Generator,
     *,
     beyond: float,
-    residual: float,
+    residuals: Array | float,
     n_vectors: int = LANES,
     most_solves: int = MAX_SOLVES,
 ) -> InverseProbeEvidence:
@@ -441,8 +445,8 @@ def run_inverse_probe(
         Draws the random vectors.
     beyond
         The solver's estimate of the next eigenvalue.
-    residual
-        Norm of the residuals of the Ritz pairs.
+    residuals
+        Those of the Ritz pairs, of shape (K,).
     n_vectors, most_solves
         Recurrences side by side, and solves at most.
     """
@@ -452,7 +456,7 @@ def run_inverse_probe(
     while True:
         probe.step()
         evidence = probe.evidence(beyond)
-        tau = needed_cut(top, evidence.lowest, residual)
+        tau = needed_cut(ritz.values, evidence.lowest, residuals)
         over = evidence.lowest <= top or evidence.odds_below(tau) <= TARGET_ODDS
         if over or probe.n_steps == most_solves:
             return evidence

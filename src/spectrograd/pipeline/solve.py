@@ -19,6 +19,7 @@ from spectrograd.certificate.certificate import (
     certificate_of_leading,
     mixed_certificate,
     needed_cut,
+    sine_bound,
 )
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
@@ -168,10 +169,9 @@ def _certify(
         )
         if leading is not None:
             return _with_certificate(problem, solution, ritz, leading)
-        # 4. A bound on the rest of the spectrum, and with it the angle (Davis & Kahan).
-        error = float(np.linalg.norm(measured))
+        # 4. A bound on the rest of the spectrum, and with it the angle.
         complement_bound = _bound_complement(
-            problem, ritz, solution, error, rounding, settings, context, earlier
+            problem, ritz, solution, measured, rounding, settings, context, earlier
         )
         cast = _sine_of_output_rounding(problem)
         certificate = certify(
@@ -204,8 +204,8 @@ def _certify_before_bulk(
     if not isinstance(settings.tol, str) or known.beyond is None or known.complete or known.guards is None:
         return None
     first = before_the_bulk(np.append(ritz.values, known.beyond), k)
-    distance = MAX_GAP_FRACTION * (known.beyond - float(ritz.values[-1]))
-    if first is None or np.linalg.norm(measured) <= GOOD_ANGLE * distance:
+    half_way = (1 - MAX_GAP_FRACTION) * float(ritz.values[-1]) + MAX_GAP_FRACTION * known.beyond
+    if first is None or sine_bound(ritz.values, measured, half_way) <= GOOD_ANGLE:
         return None
     engine = problem.engine
     inside = Ritz(
@@ -216,11 +216,9 @@ def _certify_before_bulk(
     evidence = Evidence(float(ritz.values[first]), guards=guards)
     part = replace(solution, Q=inside.Q, evidence=evidence)
     alone = replace(problem, n_components=first)
-    error = float(np.linalg.norm(measured[:first]))
+    error = measured[:first]
     complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, context, earlier)
-    found = certify(
-        engine, problem.operator, inside, settings.tol, complement_bound, measured[:first], rounding
-    )
+    found = certify(engine, problem.operator, inside, settings.tol, complement_bound, error, rounding)
     return certificate_of_leading(found, ritz, measured, known.beyond) if found.converged else None
 
 
@@ -285,7 +283,7 @@ def _bound_complement(
     problem: Problem,
     ritz: Ritz,
     solution: Solution,
-    error: float,
+    measured: Array,
     rounding: float,
     settings: SolverSettings,
     context: RunContext,
@@ -301,7 +299,8 @@ def _bound_complement(
         return ComplementBound(beyond)
     if (
         complement_bound is not None
-        and complement_bound.odds_below(needed_cut(top, complement_bound.lowest, error)) <= MAX_MISS_ODDS
+        and complement_bound.odds_below(needed_cut(ritz.values, complement_bound.lowest, measured))
+        <= MAX_MISS_ODDS
     ):
         return complement_bound
     # 2. Nobody waits for a probe when the time is over.
@@ -322,7 +321,7 @@ def _bound_complement(
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
     looks = 2.0 ** (earlier + 1)  # a half of the level for the first attempt, a quarter for the second, ...
     look = partial(
-        run_lanczos_probe, problem.engine, problem.operator, ritz, rng, residual=error, deadline=until
+        run_lanczos_probe, problem.engine, problem.operator, ritz, rng, residuals=measured, deadline=until
     )
     return look(beyond=beyond, guards=known.guards, rounding=rounding, looks=looks)
 

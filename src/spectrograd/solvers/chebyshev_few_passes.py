@@ -31,7 +31,7 @@ from spectrograd.certificate.block_probe import (
     new_probe_block,
     spectral_norm,
 )
-from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound
+from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound, sine_bound
 from spectrograd.certificate.lanczos_probe import Evidence, MeasuredRitz
 from spectrograd.certificate.localization import columns_are_localized
 from spectrograd.engines.base import MultiVector
@@ -303,12 +303,11 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         G = engine.gram(state.block, state.block, walk.metric)
         eps = float(np.finfo(state.block.dtype).eps)
         evidence = evidence_from_gram(walk, probe_block, G, k, float(state.values[k]), eps, MAX_LOOKS)
-        top = float(state.values[k - 1])
-        tau = evidence.farthest(top)
-        # ... and the residuals are small against the gap up to tau (Davis and Kahan).
-        error = float(np.linalg.norm(state.residuals[:k] + rounding))
-        gap = tau - top - rounding
-        return evidence.odds_below(tau) <= TARGET_ODDS and error <= CERTIFIED_OVER_ASKED * self.angle * gap
+        values = state.values[:k]
+        tau = evidence.farthest(float(values[-1]))
+        # ... and the residuals are small against the gaps up to tau.
+        sine = sine_bound(values, state.residuals[:k] + rounding, tau - rounding)
+        return evidence.odds_below(tau) <= TARGET_ODDS and sine <= CERTIFIED_OVER_ASKED * self.angle
 
     def _stop_without_gap(self, state: FewPassState) -> None:
         """Mutates: the state is done after MAX_PASSES, unless iterations or digits were asked for."""
@@ -382,13 +381,14 @@ class FewPassChebyshev(FilteringSolver[FewPassState]):
         if probe_block.null is None:  # else ``extend_block_probe`` orthonormalises
             Q = orthonormalize(engine, Q, walk.metric).Q
         ritz = Ritz(state.values[:k], Q, None)
-        residual = float(np.linalg.norm(state.residuals[:k]))
         cut = float(state.values[-1])
         # The first eigenvalue beyond the result: a residual below its Ritz value, which is rough.
         lowest = float(state.values[k] - state.residuals[k])
         if lowest <= state.values[k - 1]:
             lowest = float(state.values[k])
-        return extend_block_probe(engine, walk, probe_block, ritz, lowest, cut, residual, MAX_LOOKS)
+        return extend_block_probe(
+            engine, walk, probe_block, ritz, lowest, cut, state.residuals[:k], MAX_LOOKS
+        )
 
 
 def _residual_squares(values: Array, _: int, X: Array, product: Array, metric: Array | None = None) -> Array:

@@ -10,7 +10,7 @@ metric is the identity):
    will be met.
 3. **Restart** when the basis is full or the angle is met: the best Ritz vectors and the residual block begin
    the next basis, which keeps it a Krylov space ("thick" restart).
-4. **Stop** when the bound on the subspace angle (Davis and Kahan, from residuals and gap) is met.
+4. **Stop** when the bound on the subspace angle (from residuals and gaps, as in the certificate) is met.
 
 :class:`Lanczos` is the method for graphs in memory, from a single vector or a block.
 :mod:`spectrograd.solvers.lanczos_few_passes` is its variant for graphs on disk and on clusters.

@@ -168,8 +168,7 @@ class FewPassLanczos(KrylovSolver[BlockLanczosState]):
         # rounding sets their floor (``best_odds``).
         # Nothing may be missed below tau, which the residuals and the gap ask for.
         k = problem.n_components
-        residual = float(np.linalg.norm(state.residuals[:k]))
-        tau = needed_cut(float(state.values[k - 1]), evidence.lowest, residual)
+        tau = needed_cut(state.values[:k], evidence.lowest, state.residuals[:k])
         is_enough = evidence.odds_below(tau) <= TARGET_ODDS
         is_hopeless = evidence.best_odds(tau) > TARGET_ODDS or tau >= evidence.filters[-1].cut
         return is_enough or is_hopeless

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import DTypeLike
 
-from spectrograd.certificate.certificate import before_the_bulk
+from spectrograd.certificate.certificate import before_the_bulk, sine_bound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.certificate.localization import columns_are_localized
 from spectrograd.engines import Engine
@@ -50,15 +50,14 @@ class RitzState(State):
         return twin
 
     def angle_bound(self, k: int) -> float:
-        """Davis-Kahan: sine of the angle between the first k Ritz vectors and the eigenvectors.
+        """Bound the sine of the angle between the first k Ritz vectors and the eigenvectors.
 
-        ``|R| / gap`` with the gap up to the first guard vector, less that one's residual; infinite
-        where the gap is not resolved. It is rigorous if no eigenvector was skipped.
+        The next eigenvalue is at least the first guard's value less its residual, if no eigenvector was
+        skipped; infinite where that leaves no gap.
         """
         if len(self.values) <= k:
             return float("inf")
-        gap = self.values[k] - self.residuals[k] - self.values[k - 1]
-        return float(np.linalg.norm(self.residuals[:k]) / gap) if gap > 0 else float("inf")
+        return sine_bound(self.values[:k], self.residuals[:k], float(self.values[k] - self.residuals[k]))
 
     def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
         """Mutates: whether K cuts through a bulk, and all that can be determined is.
@@ -103,7 +102,7 @@ class RitzSolver(Solver[RitzT]):
         """Whether the angle is met, or cannot be since K cuts through a bulk."""
         if state.done or self.angle == 0 or state.iteration == 0:
             return state.done
-        # Davis & Kahan: sin(angle) <= residual / gap; in a bulk there is no gap after K to wait for.
+        # By residuals and gaps, as the certificate; in a bulk there is no gap after K to wait for.
         k = problem.n_components
         width = problem.operator.upper - problem.operator.lower
         return state.angle_bound(k) <= self.angle or state.in_a_bulk(k, self.angle, BULK_RESIDUAL * width)

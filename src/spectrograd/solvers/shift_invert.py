@@ -261,7 +261,7 @@ class ShiftInvert(RitzSolver[FactoredState]):
             state.pole,
             np.random.default_rng(probe_seed(new_seed(state.rng), problem.operator, state.values[:k])),
             beyond=float(state.values[k]),
-            residual=float(np.linalg.norm(state.residuals[:k])),
+            residuals=state.residuals[:k],
         )
 
 
