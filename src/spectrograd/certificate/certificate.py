@@ -38,7 +38,8 @@ TARGET_ODDS = MAX_MISS_ODDS / 2
 # Where tau may lie, as fractions of the gap.
 MIN_GAP_FRACTION = 0.05
 MAX_GAP_FRACTION = 0.5
-CUT_BISECTIONS = 6  # of the range between them: to a hundredth of the gap
+CUT_ITERATIONS = 4
+CUT_ANGLE = 0.98 * GOOD_ANGLE  # that a cut is chosen for
 # Cells of the spectrum's width into which eigenvalues are sorted before they enter a seed, and where cells
 # begin: eigenvalues of graphs are often round numbers, and none of those is to lie on an edge of a cell.
 SEED_CELLS = 1024
@@ -75,8 +76,9 @@ def sine_bound(values: Array, residuals: Array | float, beyond: float) -> float:
 
     All other eigenvalues are at least ``beyond``. Let V be their eigenvectors, L their values and
     ``r_j = A q_j - theta_j B q_j``. Then ``(L - theta_j) V'B q_j = V' r_j``, a Sylvester equation by columns,
-    so ``|V'B q_j| <= |r_j| / (beyond - theta_j)``. The sine is the spectral norm of ``V'BQ``, at most the root
-    of the sum of these squares: Davis and Kahan (1970) with a gap for every column. Infinite without a gap.
+    so ``|V'B q_j| <= |r_j| / (beyond - theta_j)``. The sine is the spectral norm of ``V'BQ``, at most the
+    root of the sum of these squares: Davis and Kahan (1970) with a gap for every column. Without a gap it is
+    infinite.
     """
     distances = beyond - values
     if not distances[-1] > 0:
@@ -91,18 +93,21 @@ def needed_cut(values: Array, lowest: float, residuals: Array | float) -> float:
     farther it stays from ``lowest``.
     """
     top = float(values[-1])
-    gap = max(lowest - top, 0.0)
-    low = top + MIN_GAP_FRACTION * gap
+    gap = lowest - top
+    if not gap > 0:
+        return top
     high = top + MAX_GAP_FRACTION * gap
-    asked = 0.99 * GOOD_ANGLE
-    if gap == 0 or sine_bound(values, residuals, low) <= asked:
-        return low
-    if sine_bound(values, residuals, high) >= asked:
-        return high
-    for _ in range(CUT_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if sine_bound(values, residuals, middle) > asked else (low, middle)
-    return high
+    # Newton's method for 1 / sine_bound, which is concave in tau and nearly linear: iterates stay below tau.
+    tau = top + MIN_GAP_FRACTION * gap
+    for _ in range(CUT_ITERATIONS):
+        ratios = residuals / (tau - values)
+        squares = ratios * ratios
+        sine = math.sqrt(squares.sum())
+        if sine <= CUT_ANGLE or tau >= high:
+            break
+        slope = float((squares / (tau - values)).sum()) / sine**2
+        tau = min(high, tau + (sine / CUT_ANGLE - 1) / slope)
+    return tau
 
 
 def probe_seed(seed: int, operator: Operator, values: Array | None = None) -> int:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -150,11 +150,16 @@ class LanczosProbeEvidence(ComplementBound):
 
 @dataclass(frozen=True, eq=False)
 class Guards:
-    """Ritz pairs after the K-th, from the same subspace: vectors N x g, values (g,), residuals (g,)."""
+    """Ritz pairs after the K-th, from the same subspace: vectors N x g, values (g,), residuals (g,).
+
+    ``is_measured`` says that values and residuals are of a product in the precision of the certificate, and
+    the vectors orthonormal to the K others.
+    """
 
     vectors: MultiVector
     values: Array
     residuals: Array
+    is_measured: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +183,8 @@ class Evidence:
     eigenvalues, is cheap; ``guards`` are further Ritz pairs, and ``complement_bound`` is the solver's own
     bound on the rest of the spectrum. ``last`` are its Ritz pairs with their residuals, where its last
     product may serve the certificate. ``mixed`` says that the columns are no eigenvectors but mixtures of
-    them, and what is known of these.
+    them, and what is known of these. ``pairs`` are its Ritz pairs where they are in float64 and orthonormal
+    together with the guards: the certificate then needs a product and no Rayleigh-Ritz.
     """
 
     beyond: float | None = None
@@ -188,6 +194,7 @@ class Evidence:
     complement_bound: ComplementBound | None = None
     last: MeasuredRitz | None = None
     mixed: MixedColumns | None = None
+    pairs: Ritz | None = None
 
     def in_units(self, unit: float) -> Evidence:
         """The evidence for eigenvalues ``unit`` times as large, without vectors of the old scale."""
@@ -212,12 +219,15 @@ def _select_accurate(
     )
     if n == 0:
         return None
-    return Guards(engine.columns(guards.vectors, slice(n)), guards.values[:n], guards.residuals[:n])
+    vectors = engine.columns(guards.vectors, slice(n))
+    return Guards(vectors, guards.values[:n], guards.residuals[:n], guards.is_measured)
 
 
 def _measure_guards(engine: Engine, standard: Coordinates, Q: MultiVector, guards: Guards) -> Guards:
     """The guards in standard coordinates, orthogonal to Q (N x K), their residuals measured anew."""
     G = standard.transform(engine.astype(guards.vectors, Q.dtype))
+    if guards.is_measured:
+        return replace(guards, vectors=G)
     same = np.eye(G.shape[1])
     for _ in range(2):  # the second time takes out what rounding left
         G = engine.combine(G, same, Q, -engine.gram(Q, G))
@@ -273,7 +283,9 @@ def run_lanczos_probe(
     # 2. The random vector.
     seed = probe_seed(new_seed(rng), operator, ritz.values)
     probe = _LanczosProbe(engine, standard.operator, Q, accurate, seed, noise, looks)
-    probe.n_columns = 0 if offered is None else 1  # of eight columns at most: as quick as of one
+    probe.n_columns = int(
+        offered is not None and not offered.is_measured
+    )  # of eight columns at most: as quick as of one
     guess = math.inf if beyond is None or beyond <= top else beyond
     if measured is not None:  # instead of the solver's estimate
         guess = float(measured.values[0])

@@ -25,13 +25,16 @@ from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
 from spectrograd.engines.base import Engine
 from spectrograd.linalg.ldl import count_below
-from spectrograd.linalg.subspace import Ritz, residuals
+from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
-from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import load_result, save_result
-from spectrograd.pipeline.memory_estimate import doubles_fit
-from spectrograd.pipeline.null_vector import deflated_rayleigh_ritz, insert_null_vector, normalize_null
+from spectrograd.pipeline.null_vector import (
+    deflated_rayleigh_ritz,
+    insert_null_vector,
+    measure_pairs,
+    normalize_null,
+)
 from spectrograd.pipeline.plan import PlannedSolver, choices_for, last_resort, plan_after
 from spectrograd.pipeline.result import Attempt, CertifiedEmbedding, embedding_of, in_units
 from spectrograd.serialization.checkpoint_folder import CheckpointError
@@ -149,17 +152,9 @@ def _certify(
     known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
         return _with_certificate(problem, solution, *known)
-    # 2. Rayleigh-Ritz in float64, with the known null vector exact; residuals in B^-1.
-    placed = problem.engine_operator
-    Q = solution.Q
-    if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
-        Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
-    ritz = deflated_rayleigh_ritz(problem, Q, null)
-    del Q
-    rounding = operator.rounding(ritz.Q.dtype)
-    if ritz.Q.dtype != np.float64:
-        rounding = problem.sparse.rounding(ritz.Q.dtype, blocked=True)
-    measured = residuals(engine, placed, ritz) + rounding
+    # 2. Ritz pairs and their residuals in B^-1, with the known null vector exact.
+    ritz, measured, rounding, guards = measure_pairs(problem, solution, settings, null)
+    solution = replace(solution, evidence=replace(solution.evidence, guards=guards))
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
@@ -220,15 +215,6 @@ def _certify_before_bulk(
     complement_bound = _bound_complement(alone, inside, part, error, rounding, settings, context, earlier)
     found = certify(engine, problem.operator, inside, settings.tol, complement_bound, error, rounding)
     return certificate_of_leading(found, ritz, measured, known.beyond) if found.converged else None
-
-
-def _float32_suffices(problem: Problem, settings: SolverSettings) -> bool:
-    """Whether float64 does not fit and float32 is exact enough: for an angle, not for a residual."""
-    operator = problem.operator
-    if not (isinstance(operator, SparseOperator) and operator.is_streamed and isinstance(settings.tol, str)):
-        return False
-    budget = doubles_fit(operator.graph, problem.n_components, settings.memory_limit)
-    return problem.engine.has_blocked_summation and not budget
 
 
 def _certify_by_last_product(

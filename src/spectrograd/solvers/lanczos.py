@@ -31,7 +31,7 @@ from spectrograd.certificate.lanczos_probe import Evidence, Guards
 from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.kernels import LANES, SMALL
 from spectrograd.linalg.chebyshev_filter import Filter
-from spectrograd.linalg.subspace import Basis, RitzValues, orthonormalize, rayleigh_ritz
+from spectrograd.linalg.subspace import Basis, Ritz, RitzValues, orthonormalize, rayleigh_ritz
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.ritz import RitzSolver, RitzState
 from spectrograd.typing import Array
@@ -145,10 +145,15 @@ class KrylovSolver(RitzSolver[LanczosT]):
         """Mutates: the basis, expanded until it is full or the angle is met."""
 
     def begin(self, problem: Problem, state: LanczosT, size: int, basis_size: int | None) -> LanczosT:
-        """Mutates: the state, which gets a random block of so many columns, led by the warm start."""
+        """Mutates: the state, which gets a random block of so many columns, led by the warm start.
+
+        Small graphs, whose vectors stay in a core's cache in either type, are for float64 from the start:
+        their Ritz pairs are those of the result. The basis begins with the null vector where one is known.
+        """
         n = problem.n_nodes
         k = problem.n_components
-        dtype = np.float64 if self.precision == "double" else np.float32
+        is_double = self.precision == "double" or (self.precision == "auto" and n <= SMALL)
+        dtype = np.float64 if is_double else np.float32
         if problem.start is not None:
             size = max(size, k)
         # 1. an orthonormal block: the start of the Krylov space
@@ -159,8 +164,23 @@ class KrylovSolver(RitzSolver[LanczosT]):
         state.pause = limit if n <= SMALL else 0
         # 3. the basis, whose first product comes with the first step
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
-            state.basis = Basis(problem.engine, problem.standard.operator, front, limit)
+            state.basis = self._first_basis(problem, front, limit)
         return self.set_unmeasured(problem, state, front)
+
+    def _first_basis(self, problem: Problem, front: MultiVector, limit: int) -> Basis:
+        """The basis of a front; in float64 after the null vector, a Ritz vector of value zero."""
+        engine = problem.engine
+        operator = problem.standard.operator
+        null = problem.operator.null_vector
+        if front.dtype != np.float64 or null is None:
+            return Basis(engine, operator, front, limit)
+        unit = problem.standard.transform(engine.from_numpy(null[:, None] / np.abs(null).max()))
+        unit = engine.combine(unit, engine.gram(unit, unit) ** -0.5)
+        same = np.eye(front.shape[1])
+        front = engine.combine(front, same, unit, -engine.gram(unit, front))
+        front = orthonormalize(engine, front, None).Q
+        coupling = np.zeros((front.shape[1], 1))
+        return Basis.of_ritz_pairs(engine, operator, unit, np.zeros(1), front, coupling, limit)
 
     def _first_block(
         self, problem: Problem, rng: np.random.Generator, size: int, dtype: DTypeLike
@@ -302,7 +322,9 @@ class KrylovSolver(RitzSolver[LanczosT]):
             return evidence
         guards = slice(k, k + n_guards)
         vectors = problem.standard.inverse_transform(state.basis.vectors.columns(k, k + n_guards))
-        return replace(evidence, guards=Guards(vectors, state.values[guards], state.residuals[guards]))
+        pairs = Ritz(state.values[:k], state.U, None) if state.basis.dtype == np.float64 else None
+        known = Guards(vectors, state.values[guards], state.residuals[guards])
+        return replace(evidence, guards=known, pairs=pairs)
 
 
 @dataclass(frozen=True)
