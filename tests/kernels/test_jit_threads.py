@@ -123,3 +123,14 @@ def test_n_jobs_holds_for_solver_certificate_and_labels(layers, two_threads, mon
         MultilayerSpectralClustering(5, n_jobs=1, random_state=0).fit(graph)
     assert seen == {"solve": 1, "certify": 1, "assign": 1}
     assert numba.get_num_threads() == 2
+
+
+def test_one_thread_runs_the_serial_form_and_hands_nothing_to_another(monkeypatch):
+    ran = []
+    monkeypatch.setattr(numba, "njit", lambda parallel=False, **_: lambda f: lambda: ran.append(parallel))
+    kernel = threads.parallel(lambda: None)
+    monkeypatch.setattr(threads, "has_several_threads", lambda: False)
+    kernel()
+    monkeypatch.setattr(threads, "has_several_threads", lambda: True)
+    kernel()
+    assert ran == [False, True]

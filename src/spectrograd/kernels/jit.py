@@ -134,12 +134,16 @@ def parallel(function):
     """Compile a kernel that is parallel over independent chunks.
 
     The same source is also compiled serially: ``kernel.serial`` is for work too small to be worth
-    waking threads for. Without TBB only one Python thread at a time may enter the parallel form.
+    waking threads for, and for one thread: the parallel form would hand the work to another thread and keep
+    this one busy with waiting, which doubles the CPU time. Without TBB only one Python thread at a time may
+    enter the parallel form.
     """
     compiled = numba.njit(parallel=True, **_FLAGS)(_copy_under_name(function, "_parallel"))
 
     @functools.wraps(function)
     def call(*args):
+        if not has_several_threads():
+            return call.serial(*args)
         if _on_tbb():
             return compiled(*args)
         with _one_at_a_time:
@@ -208,7 +212,7 @@ def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
 
 def has_several_threads() -> bool:
     """Whether numba may use more than one thread now."""
-    return bool(numba.get_num_threads() > 1)
+    return numba.config.NUMBA_NUM_THREADS > 1 and bool(numba.get_num_threads() > 1)
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
