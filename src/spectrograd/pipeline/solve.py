@@ -154,7 +154,7 @@ def _certify(
         return _with_certificate(problem, solution, *known)
     # 2. Ritz pairs and their residuals in B^-1, with the known null vector exact.
     ritz, measured, rounding, guards = measure_pairs(problem, solution, settings, null)
-    solution = replace(solution, evidence=replace(solution.evidence, guards=guards))
+    solution = replace(solution, evidence=replace(solution.evidence, guards=guards, pairs=None))
     if not (np.isfinite(ritz.values).all() and np.isfinite(measured).all()):
         raise FloatingPointError("the vectors left the range of numbers")
     try:
