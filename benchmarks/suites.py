@@ -85,7 +85,7 @@ SUITES = (
     Suite("ecosystem", 10, (*POINTS, "estimators")),
     Suite("disk_passes", 15, STORES),
     Suite("first_hour", 15, (*POINTS, "cli", "io")),
-    Suite("beyond", 5, (*LAYERS, "estimators"), tuple(f"beyond_{name}" for name in BEYOND)),
+    Suite("beyond", 15, (*LAYERS, "estimators"), tuple(f"beyond_{name}" for name in BEYOND)),
     Suite("partition", 5, CLUSTERING),
     Suite("parametric", 15, (*POINTS, "torch")),
     Suite("layer_weights", 20, LAYERS),

@@ -1,11 +1,23 @@
 """Signed Laplacians: laws, kernels against their twins, solvers, stores, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import reference
-from spectrograd import Graph, SpectralClustering, SpectralEmbedding, datasets, load, metrics, read_graph
+from spectrograd import (
+    Graph,
+    MultilayerSpectralClustering,
+    SpectralClustering,
+    SpectralEmbedding,
+    datasets,
+    load,
+    metrics,
+    read_graph,
+    write_graph,
+)
 from spectrograd.cli import main
 from spectrograd.engines import make_engine
 from spectrograd.graph import GraphError, MultilayerGraph
@@ -19,6 +31,7 @@ from spectrograd.operators.laplacian import (
     regularized_laplacian,
 )
 from spectrograd.pipeline import RunContext, Settings, cluster, embed
+from spectrograd.pipeline.compare import compare
 from spectrograd.solvers.minibatch import BatchSource, rows_of
 from spectrograd.solvers.sgd import group_batches
 from spectrograd.store import open_store
@@ -294,8 +307,10 @@ def test_bad_input_is_refused_in_words():
     with pytest.raises(ValueError, match="ties components by positive weights"):
         SpectralClustering(2, laplacian="signed", disconnected="regularize").fit(graph)
     two = MultilayerGraph((graph, graph), ("a", "b"))
-    with pytest.raises(GraphError, match="is for one graph"):
-        embed(two, Settings(n_components=2, laplacian="signed"))
+    with pytest.raises(ValueError, match="does not find the number of clusters"):
+        embed(two, Settings(n_components="auto", laplacian="signed"))
+    with pytest.raises(GraphError, match="negative, which .* cannot take; laplacian='signed' does"):
+        embed(two, Settings(n_components=2))
 
 
 def test_an_all_negative_graph_is_clustered():
@@ -307,3 +322,80 @@ def test_an_all_negative_graph_is_clustered():
     )
     assert len(set(labels[:4])) == len(set(labels[4:])) == 1
     assert labels[0] != labels[4]
+
+
+# --- Several layers, and several solvers
+
+
+@pytest.fixture(scope="module")
+def votes():
+    """Two sessions of the same three parties, each too noisy by itself, and the parties."""
+    one, other = (
+        datasets.make_signed_block_model(600, 3, mean_degree=24, noise=0.22, random_state=seed)
+        for seed in (0, 1)
+    )
+    # the second graph's nodes in the order of the first one's groups
+    order = np.empty(600, int)
+    order[np.argsort(one.labels, kind="stable")] = np.argsort(other.labels, kind="stable")
+    second = Graph.from_matrix(other.graph.matrix[order][:, order], signed=True)
+    return one.graph, second, one.labels
+
+
+@pytest.mark.parametrize("aggregation", ["auto", "projection", "mean", "grassmann", "coregularized"])
+def test_layers_of_signs_are_better_than_each(votes, aggregation):
+    *layers, labels = votes
+    settings = Settings(n_components=3, n_clusters=3, laplacian="signed", aggregation=aggregation, seed=0)
+    both = cluster(MultilayerGraph.from_layers(layers), settings)
+    alone = [cluster(layer, settings) for layer in layers]
+    assert both.vectors.shape == (600, 2)
+    assert both.converged
+    assert metrics.nmi(labels, both.labels) > max(metrics.nmi(labels, one.labels) for one in alone)
+
+
+def test_the_mean_of_signed_layers_is_the_sum_of_their_laplacians(votes):
+    *layers, _ = votes
+    graph = MultilayerGraph.from_layers(layers)
+    L = sum(laplacian(layer, "signed_symmetric").to_dense() for layer in layers)
+    settings = Settings(n_components=3, laplacian="signed", aggregation="mean", tol=1e-8, seed=0)
+    assert np.allclose(embed(graph, settings).eigenvalues, np.linalg.eigvalsh(L)[:3], atol=1e-6)
+
+
+def test_the_estimator_of_layers_takes_signs(votes, tmp_path):
+    one, other, labels = votes
+    model = MultilayerSpectralClustering(3, laplacian="signed", random_state=0)
+    model.fit({"first": one.matrix, "second": other.matrix})
+    assert metrics.nmi(labels, model.labels_) > 0.7
+    model.save(tmp_path / "votes")
+    assert np.array_equal(load(tmp_path / "votes").labels_, model.labels_)
+    # an unsigned layer beside it
+    friends = Graph.from_matrix(one.matrix.maximum(0))
+    mixed = model.fit([friends, other])
+    assert mixed.converged_
+    assert metrics.nmi(labels, mixed.labels_) > 0.6
+    with pytest.raises(GraphError, match="takes negative ones"):
+        MultilayerSpectralClustering(3).fit([one.matrix, other.matrix])
+
+
+def test_solvers_are_compared_on_signed_graphs(votes, tmp_path, capsys):
+    one, other, labels = votes
+    settings = Settings(n_components=3, laplacian="signed", seed=0)
+    names = ["auto", "chebyshev", "power"]
+    for graph in (one, MultilayerGraph.from_layers([one, other])):
+        rows, _ = compare(graph, settings, names, classes=labels)
+        assert [row["error"] for row in rows] == [None] * 3
+        expected = cluster(graph, replace(settings, n_clusters=3))
+        assert rows[0]["nmi"] == pytest.approx(metrics.nmi(labels, expected.labels), abs=1e-9)
+        assert rows[1]["angle"] < 1e-2
+    write_graph(tmp_path / "votes.csv", one)
+    command = [
+        "compare",
+        str(tmp_path / "votes.csv"),
+        "-k",
+        "3",
+        "--laplacian",
+        "signed",
+        "--solvers",
+        "auto",
+    ]
+    assert main([*command, "--seed", "0"]) == 0, capsys.readouterr().err
+    assert "1 of 1 solvers reached" in capsys.readouterr().err

@@ -104,7 +104,8 @@ def layer_operators(
     have the same eigenvalues (Dong et al. 2014 do the same). A node may be isolated in some layers.
     ``tau`` regularises every layer that has edges. Rows ``excluded`` take no part.
     """
-    common: Kind = "symmetric" if kind == "random_walk" else kind
+    symmetric: dict[Kind, Kind] = {"random_walk": "symmetric", "signed": "signed_symmetric"}
+    common = symmetric.get(kind, kind)
     nothing = np.empty(0, np.int64) if excluded is None else excluded
     return tuple(
         masked_laplacian(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)

@@ -80,7 +80,10 @@ def compare(
         parse_spec(name)  # a wrong name is found before a large file is read
     check_aggregation(how["aggregation"])
     session.check_target(output, "-o")
-    graph, source = running.read_layers(session, graphs, k, (how["memory_limit"], "auto", how["engine"]))
+    limit = (how["memory_limit"], "auto", how["engine"])
+    graph, source = running.read_layers(
+        session, graphs, k, limit, signed=how["laplacian"].startswith("signed")
+    )
     running.check_size(k, 0, graph)
     classes, _ = running.read_truth(session, truth, graph)
     if session.dry_run:

@@ -169,6 +169,11 @@ def _features_input(model: Spectral, affinity: object, X: Any) -> FitInput:
 
 def as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInput:
     """The same for several layers; arrays of points become one layer each."""
+    with accept_signs(is_signed_kind(model.laplacian)):
+        return _as_layers(model, X, columns)
+
+
+def _as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInput:
     if is_list_of_pairs(X):
         raise GraphError("these are the edges of one graph; several layers are a list or dict of such lists")
     graph = (

@@ -16,6 +16,7 @@ from spectrograd.metrics import SCORE_TITLES, largest_principal_angle, score
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.run import Prepared, label, prepare, solve_prepared
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.signed import for_signed
 from spectrograd.solvers import REGISTRY, Progress, make_solver
 from spectrograd.solvers.loop import INTERRUPTED
 from spectrograd.solvers.settings import RunContext
@@ -33,6 +34,7 @@ class ScoreRecorder:
     classes: Array | None
     engine: Engine
     seed: int | None
+    n_clusters: int | None = None
     scores: list[float | None] = field(default_factory=list)
 
     def observe(self, basis: MultiVector) -> None:
@@ -43,9 +45,10 @@ class ScoreRecorder:
             return
         vectors = self.engine.to_numpy(basis)
         with one_thread():  # small products: waking threads costs more than they save
-            found = assign(
-                vectors, vectors.shape[1], method="cluster_qr", unit_rows=True, random_state=self.seed
-            )
+            # rows of K - 1 vectors, as a signed graph has, are no input of cluster_qr
+            n_clusters = self.n_clusters or vectors.shape[1]
+            method = "cluster_qr" if vectors.shape[1] == n_clusters else "kmeans"
+            found = assign(vectors, n_clusters, method=method, unit_rows=True, random_state=self.seed)
         self.scores.append(score(self.classes, found.labels)["nmi"])
 
     def history(self, measured: Sequence[Progress]) -> list[JsonObject]:
@@ -125,6 +128,9 @@ def compare(
     if not chosen:
         raise ValueError("no solver to compare: name at least one")
     context = context or RunContext()
+    if settings.n_clusters is None and isinstance(settings.n_components, int):
+        settings = replace(settings, n_clusters=settings.n_components)
+    settings = for_signed(graph, settings)
     prepared = prepare(graph, replace(settings, time_budget=None), context)
     trials: list[Trial] = []
     for name, solver, params in chosen:
@@ -171,8 +177,8 @@ def _run(
     """Warm up, solve, certify, cluster; a failure becomes a row that says so."""
     trial = Trial(_empty_row(name))
     known = None if classes is None else np.asarray(classes)[prepared.kept]
-    recorder = ScoreRecorder(known, context.engine, settings.seed)
-    rehearsal = ScoreRecorder(known, context.engine, settings.seed)
+    recorder = ScoreRecorder(known, context.engine, settings.seed, settings.n_clusters)
+    rehearsal = replace(recorder, scores=[])
     try:
         # 1. kernels are compiled, and libraries loaded, before time and memory are measured
         _warm_up(prepared, settings, replace(context, hooks=(), observer=rehearsal.observe))

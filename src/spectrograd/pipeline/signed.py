@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.notices import parameter
 from spectrograd.operators.laplacian import is_signed_kind
 from spectrograd.pipeline.settings import Settings
@@ -22,14 +22,10 @@ def for_signed(graph: Graph | MultilayerGraph, settings: Settings) -> Settings:
     K groups that fight each other have K - 1 eigenvectors below the bulk (Cucuringu et al. 2019): the
     constant vector is none of them, because most of the weight between the groups is negative.
     ``n_components`` equal to ``n_clusters`` is therefore made one less, but where little weight is negative.
+    Of several layers, whose normalised Laplacians are added, the mean share of negative weight decides.
     """
     if not is_signed_kind(settings.laplacian):
         return settings
-    if isinstance(graph, MultilayerGraph):
-        raise GraphError(
-            f"{parameter('laplacian', settings.laplacian)} is for one graph; of several layers use "
-            f"{parameter('laplacian', 'random_walk')}, or cluster each by itself"
-        )
     if settings.disconnected == "regularize":
         raise ValueError(
             f"{parameter('disconnected', 'regularize')} ties components by positive weights, which "
@@ -37,13 +33,15 @@ def for_signed(graph: Graph | MultilayerGraph, settings: Settings) -> Settings:
             f"{parameter('disconnected', 'components')}"
         )
     k = settings.n_clusters
+    layers = [layer for layer in graph.layers if layer.n_edges]
     if isinstance(settings.n_components, str):
         raise ValueError(
             f"{parameter('laplacian', settings.laplacian)} does not find the number of clusters: say how many"
         )
-    if k is None or k < 2 or settings.n_components != k or trivial_quotient(graph) < MAX_TRIVIAL_QUOTIENT:
+    if k is None or k < 2 or settings.n_components != k or not layers:
         return settings
-    return replace(settings, n_components=k - 1)
+    quotient = float(np.mean([trivial_quotient(layer) for layer in layers]))
+    return settings if quotient < MAX_TRIVIAL_QUOTIENT else replace(settings, n_components=k - 1)
 
 
 def trivial_quotient(graph: Graph) -> float:
