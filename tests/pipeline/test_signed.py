@@ -309,7 +309,7 @@ def test_bad_input_is_refused_in_words():
     two = MultilayerGraph((graph, graph), ("a", "b"))
     with pytest.raises(ValueError, match="does not find the number of clusters"):
         embed(two, Settings(n_components="auto", laplacian="signed"))
-    with pytest.raises(GraphError, match="negative, which .* cannot take; laplacian='signed' does"):
+    with pytest.raises(GraphError, match=r"negative, which .* cannot take; laplacian='signed' does"):
         embed(two, Settings(n_components=2))
 
 
