@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import signal
@@ -13,6 +14,7 @@ import pytest
 from test_demo import ENVIRONMENT
 
 from spectrograd.cli import main
+from spectrograd.cli import run as running
 
 PAIRS = ("ab", "bc", "ca", "cd", "de", "ef", "fd")
 TABLE = "from,to,amount\n" + "".join(f"{a},{b},{30 + i}\n" for i, (a, b) in enumerate(PAIRS))
@@ -168,3 +170,10 @@ def test_damaged_runs_are_bad_input(capsys, here):
     short = dict(np.load(here / "run" / "nodes.npz"))
     np.savez(here / "run" / "nodes.npz", **(short | {"labels": short["labels"][:2]}))
     assert outcome(capsys, "report", "run")[0] == 2
+
+
+def test_a_table_is_not_read_again_for_its_hash(here, monkeypatch, capsys):
+    monkeypatch.setattr(running, "hash_file", lambda *_: pytest.fail("read once more"))
+    assert main(["cluster", "g.csv", "-k", "2", "-o", "l.csv", "--summary-json", "s.json"]) == 0
+    source = json.loads((here / "s.json").read_text())["input"]
+    assert source["sha256"] == hashlib.sha256((here / "g.csv").read_bytes()).hexdigest()

@@ -1,6 +1,7 @@
 """Bulk parsers of text tables read what the careful scan reads, or leave the file to it."""
 
 import gzip
+import hashlib
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from spectrograd import read_graph
 from spectrograd.graph import Graph, GraphError
 from spectrograd.io import edge_table as tables
 from spectrograd.io.matrices import read_mtx
+from spectrograd.io.text import hashing_reads, open_bytes
 from spectrograd.io.text_scanner import scan_columns, split_columns
 
 READERS = {"scan": scan_columns, "split": split_columns, "careful": lambda file, layout: None}
@@ -166,3 +168,42 @@ def test_a_bad_line_of_a_large_matrix_is_named(tmp_path, line, message):
     with pytest.raises(GraphError, match=message) as error:
         read_mtx(written_mtx(tmp_path, lines))
     assert ("line 100003" if "more" not in message else "line 200002") in str(error.value)
+
+
+# --- hashes of what was read --------------------------------------------------------------------------
+
+
+def sha256(*paths):
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def test_files_are_hashed_as_they_are_read(tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv.gz"
+    one.write_text(PLAIN["texts"] * 1)
+    two.write_bytes(gzip.compress(PLAIN["layers"].encode()))
+    paths = [str(one), str(two)]
+    with hashing_reads(paths) as passed:
+        for path in paths:
+            read_graph(path)
+    assert passed.n_passed == 2
+    assert passed.digest.hexdigest() == sha256(one, two)
+    with hashing_reads(paths[:1] * 2) as passed:  # the same file twice is hashed twice
+        read_graph(paths[0])
+        read_graph(paths[0])
+    assert passed.digest.hexdigest() == sha256(one, one)
+
+
+def test_only_whole_files_in_their_order_count(tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    for path in (one, two):
+        path.write_text("src,dst\n" + "a,b\n" * 100_000)
+    with hashing_reads([str(one), str(two)]) as passed:
+        with open_bytes(str(one)) as handle:
+            handle.read(100)
+        with open_bytes(str(two)) as handle:
+            handle.read()
+        assert passed.n_passed == 0
+        with open_bytes(str(one)) as handle:
+            handle.read()
+        assert passed.n_passed == 1
+    assert passed.digest.hexdigest() == sha256(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import os
 import shutil
@@ -40,7 +39,7 @@ from spectrograd.io import read_graph, read_points
 from spectrograd.io.edge_table import unique_names
 from spectrograd.io.features import read_features
 from spectrograd.io.labels import read_classes
-from spectrograd.io.text import without_compression
+from spectrograd.io.text import FileHash, hashing_reads, without_compression
 from spectrograd.io.write_graph import naming
 from spectrograd.io.write_results import check_parts, is_folder_of_parts, write_parts
 from spectrograd.kernels import SMALL
@@ -282,15 +281,16 @@ def read_layers(
         keep_stdin(paths)
         n_vectors = FIRST_MAX_CLUSTERS if isinstance(k, str) else k
         graph: Graph | MultilayerGraph
-        if files.features:
-            graph = read_mixed_layers(files, signed)
-            paths = tuple(dict.fromkeys((*paths, *files.features)))
-        elif len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
-            graph = open_within(paths[0], n_vectors, memory_limit, *how)
-        else:
-            graph = read_graph(*paths, **files.how, signed=signed)
-            check_limit(graph, n_vectors, memory_limit)
-        source = hashed(paths)
+        with hashing_reads(paths) as passed:
+            if files.features:
+                graph = read_mixed_layers(files, signed)
+                paths = tuple(dict.fromkeys((*paths, *files.features)))
+            elif len(paths) == 1 and is_store(paths[0]) and not any(files.how.values()):
+                graph = open_within(paths[0], n_vectors, memory_limit, *how)
+            else:
+                graph = read_graph(*paths, **files.how, signed=signed)
+                check_limit(graph, n_vectors, memory_limit)
+        source = hashed(paths, passed)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source
 
@@ -338,8 +338,9 @@ def read_point_graph(
         how: JsonObject = {"ignore": options.ignore, "header": files.header, "format": files.format}
         if options.affinity in FEATURE_AFFINITIES:
             return _read_features(session, asked, options, memory_limit, how), hashed(paths)
-        tables = [read_points(path, key=key, **how) for path, key in asked]
-        source = hashed(paths)
+        with hashing_reads(paths) as passed:
+            tables = [read_points(path, key=key, **how) for path, key in asked]
+        source = hashed(paths, passed)
     for (path, key), table in zip(asked, tables, strict=True):
         if len(table.coordinates) != len(tables[0].coordinates):
             this, first = (path, paths[0]) if len(paths) > 1 else (key, asked[0][1])
@@ -385,11 +386,12 @@ def keep_stdin(paths: Sequence[str]) -> None:
         sys.stdin = io.TextIOWrapper(io.BytesIO(sys.stdin.buffer.read()), encoding="utf-8")
 
 
-def hashed(paths: Sequence[str]) -> Input:
-    """Remember files and what was in them."""
-    digest = hashlib.sha256()
+def hashed(paths: Sequence[str], passed: FileHash | None = None) -> Input:
+    """Remember files and what was in them; those that were hashed as they were read are not read again."""
+    passed = passed or FileHash(paths)
+    digest = passed.digest
     fingerprint = None
-    for path in paths:
+    for path in paths[passed.n_passed :]:
         if is_store(path):
             fingerprint = load_meta(store_path(path)).fingerprint
             digest.update(fingerprint.encode())

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO, StringIO, TextIOWrapper
@@ -76,6 +78,76 @@ class _LimitedLines(io.RawIOBase):
         return len(block)
 
 
+# --- Hashes of files, by the bytes that readers read.
+
+
+class FileHash:
+    """SHA-256 of files, one after the other: ``digest`` is of the first ``n_passed``, as they were read.
+
+    Only a file that is read from its first byte to its last counts, and only in the order of ``paths``.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+        self.n_passed = 0
+        self.digest = hashlib.sha256()
+
+    def expects(self, path: str) -> bool:
+        """Whether the file is the next one."""
+        return self.n_passed < len(self.paths) and self.paths[self.n_passed] == path
+
+
+_ACTIVE_HASH: ContextVar[FileHash | None] = ContextVar("active_hash", default=None)
+
+
+@contextmanager
+def hashing_reads(paths: Sequence[str]) -> Iterator[FileHash]:
+    """Hash plain and ``.gz`` files as the readers inside of this context read them."""
+    active = FileHash(paths)
+    token = _ACTIVE_HASH.set(active)
+    try:
+        yield active
+    finally:
+        _ACTIVE_HASH.reset(token)
+
+
+class _HashedFile(io.RawIOBase):
+    """A file whose bytes are hashed as they pass, in order only: it cannot seek."""
+
+    def __init__(self, path: str, target: FileHash) -> None:
+        super().__init__()
+        self._file = io.FileIO(path)
+        self._target = target
+        self._digest = target.digest.copy()
+        self._n_passed = target.n_passed
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer as far as the next bytes go; at the end of the file the hash is complete."""
+        n = self._file.readinto(buffer) or 0
+        if n:
+            self._digest.update(memoryview(buffer)[:n])
+        elif len(buffer) and self._target.n_passed == self._n_passed:
+            self._target.digest = self._digest.copy()
+            self._target.n_passed += 1
+        return n
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
+def _open_raw(path: str) -> BinaryIO:
+    active = _ACTIVE_HASH.get()
+    if active is None or not active.expects(path):
+        return open(path, "rb")
+    return io.BufferedReader(_HashedFile(path, active), buffer_size=1 << 16)
+
+
 # --- Files that may be compressed: ``.gz`` by the standard library, ``.zst`` by pyarrow.
 
 GZIP = ".gz"
@@ -103,7 +175,7 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
     packing = compression_of(path)
     try:
         if packing == GZIP:
-            with gzip.open(path) as handle:
+            with _open_raw(path) as raw, gzip.GzipFile(fileobj=raw) as handle:
                 yield cast(BinaryIO, handle)
         elif packing == ZSTD:
             # pyarrow, unlike the zstandard package, notices a file that was cut off.
@@ -111,7 +183,7 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
             with arrow.input_stream(path, compression="zstd") as handle:
                 yield handle
         else:
-            with open(path, "rb") as handle:
+            with _open_raw(path) as handle:
                 yield handle
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise GraphError(f"{path}: broken gzip file ({error}); copy or compress it again") from None
