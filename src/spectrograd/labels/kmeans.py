@@ -287,6 +287,45 @@ def best_assignment(
     return descend(points, centres, tolerance=tolerance, max_steps=steps, deadline=deadline)
 
 
+def rough_labels(
+    points: Array, n_clusters: int, rng: np.random.Generator, similar: Array | None = None
+) -> Array:
+    """Labels of the better of two starts, with few of the runs of :func:`kmeans`.
+
+    Parameters
+    ----------
+    points : array of shape (n, k)
+        Rows near zero, with at least as many columns as there are clusters.
+    n_clusters
+        Number of clusters.
+    rng
+        Source of the sample.
+    similar : array of shape (n,), optional
+        Labels of the same rows by other coordinates: their means are the second start.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]])
+    >>> rough_labels(points, 2, np.random.default_rng(0)).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    True
+    """
+    size = sample_size(n_clusters)
+    is_sampled = len(points) > WORTH_A_SAMPLE * size
+    part = rng.choice(len(points), size, replace=False) if is_sampled else slice(None)
+    sample = points[part]
+    search = Search(sample, STILL * float(sample.var(axis=0, dtype=np.float64).mean()), rng)
+    # 1. pivots of the eigenvectors (Damle, Minden and Ying 2019), and one breath
+    best = search.best(n_clusters, 2)
+    # 2. the means of similar labels
+    if similar is not None:
+        own = np.asarray(similar)[part]
+        sizes = np.bincount(own, minlength=n_clusters)
+        if sizes.all():
+            other = search.settle(_sums_by_label(sample, own, n_clusters) / sizes[:, None])
+            best = min(best, other, key=lambda each: each.inertia)
+    return assign_to_centers(points, best.means(sample)).labels if is_sampled else best.labels
+
+
 def sample_size(n_clusters: int) -> int:
     """Rows that centres are sought on."""
     few = min(ROWS_OF_SOME, SAMPLE_PER_CLUSTER * n_clusters)
@@ -308,9 +347,9 @@ class Search:
         # 1. first centres: pivots of the eigenvectors (Damle, Minden and Ying 2019) or k-means++
         directed = n_init > 1 and self.points.shape[1] >= n_clusters
         if directed:
-            best = self._settle(pivot_centres(self.points + self.origin, n_clusters) - self.origin)
+            best = self.settle(pivot_centres(self.points + self.origin, n_clusters) - self.origin)
         else:
-            best = self._settle(spread_centres(self.points, n_clusters, self.rng))
+            best = self.settle(spread_centres(self.points, n_clusters, self.rng))
         nothing = ROUNDING * float(np.einsum("ij,ij->", self.points, self.points))
         # 2. breathing k-means (Fritzke, arXiv 2006.15666): add centres, settle, remove as many
         extra = min(EXTRA, (n_clusters + 1) // 2, len(self.points) - n_clusters)
@@ -323,7 +362,7 @@ class Search:
                 break
             # after a breath in vain a fresh start: breaths do not leave every local optimum
             if in_vain % 2 and n_clusters <= MOST_BY_SPREADING:
-                other = self._settle(spread_centres(self.points, n_clusters, self.rng))
+                other = self.settle(spread_centres(self.points, n_clusters, self.rng))
             else:
                 other = self._breath(best, extra)
             # fewer centres at a time once many do not help
@@ -334,7 +373,8 @@ class Search:
                 best = other
         return best
 
-    def _settle(self, centres: Array, max_steps: int = MAX_STEPS) -> Assignment:
+    def settle(self, centres: Array, max_steps: int = MAX_STEPS) -> Assignment:
+        """Lloyd's algorithm from these centres, until they move by no more than ``still``."""
         return descend(
             self.points,
             centres,
@@ -345,8 +385,8 @@ class Search:
 
     def _breath(self, best: Assignment, extra: int) -> Assignment:
         """Split the worst clusters, then do without the centres of least use (Fritzke, arXiv 2006.15666)."""
-        more = self._settle(np.vstack([best.centres, self.points[self._rows_to_add(best, extra)]]), BREATH)
-        return self._settle(np.delete(more.centres, _to_spare(more, extra), axis=0))
+        more = self.settle(np.vstack([best.centres, self.points[self._rows_to_add(best, extra)]]), BREATH)
+        return self.settle(np.delete(more.centres, _to_spare(more, extra), axis=0))
 
     def _rows_to_add(self, best: Assignment, count: int) -> list[int]:
         """A row of each cluster of large error, drawn by its squared distance."""

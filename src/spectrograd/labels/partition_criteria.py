@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Graph
@@ -47,26 +46,23 @@ def cluster_shares(graph: Graph, labels: ArrayLike, n_clusters: int | None = Non
     if numbers.shape != (graph.n_nodes,):
         raise ValueError(f"labels have shape {numbers.shape} for {graph.n_nodes} nodes")
     k = int(numbers.max(initial=-1)) + 1 if n_clusters is None else n_clusters
+    smallest = int(numbers.min(initial=0))
     if numbers.max(initial=-1) >= k:
         raise ValueError(f"a label is {numbers.max()}; with {k} clusters it must be below {k}")
-    members = _membership_matrix(numbers, k)
-    weights = np.zeros((k, k))
+    weights = np.zeros(k * k)
     for block in small_blocks(graph):
-        rows = block.stop - block.start
-        data = np.ones(len(block.indices)) if block.weights is None else block.weights.astype(np.float64)
-        part = sp.csr_array((data, block.indices, block.indptr), shape=(rows, graph.n_nodes))
-        # E' W E with E the indicators of the clusters: (k, k), one block of rows at a time
-        weights += (members[block.start : block.stop].T @ (part @ members)).toarray()
+        # entry (r, s) of E' W E, with E the indicators of the clusters, counts in place r K + s
+        heads = np.repeat(numbers[block.start : block.stop], np.diff(block.indptr))
+        tails = numbers[block.indices]
+        places = heads * k + tails
+        data = block.weights
+        if smallest < 0:
+            active = (heads >= 0) & (tails >= 0)
+            places = places[active]
+            data = None if data is None else data[active]
+        weights += np.bincount(places, data, k * k)
     total = weights.sum()
-    return weights / total if total > 0 else weights
-
-
-def _membership_matrix(labels: Array, n_clusters: int) -> sp.csr_array:
-    """N x K with a one in the column of the cluster of every node; rows of -1 are empty."""
-    active = labels >= 0
-    indptr = np.concatenate([[0], np.cumsum(active)])
-    ones = np.ones(int(active.sum()))
-    return sp.csr_array((ones, labels[active], indptr), shape=(len(labels), n_clusters))
+    return (weights / total if total > 0 else weights).reshape(k, k)
 
 
 def edge_information(shares: Array) -> float:

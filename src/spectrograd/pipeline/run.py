@@ -25,6 +25,7 @@ from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clu
 from spectrograd.pipeline.column_halves import with_agreement
 from spectrograd.pipeline.multilayer import PreparedLayers, prepare_layers
 from spectrograd.pipeline.result import DistributedEmbedding, Result
+from spectrograd.pipeline.rough_choice import choose_by_rough_vectors
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.signed import for_signed
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
@@ -76,7 +77,12 @@ def embed(
 
 
 def _solve(
-    graph: Graph | MultilayerGraph, settings: Settings, context: RunContext, start: Array | None
+    graph: Graph | MultilayerGraph,
+    settings: Settings,
+    context: RunContext,
+    start: Array | None,
+    *,
+    labels: bool = False,
 ) -> tuple[Prepared, Result]:
     settings = for_signed(graph, settings)
     note_small(graph, settings, context.engine)
@@ -86,7 +92,12 @@ def _solve(
         before = copy.copy(context.engine.work)
         # 1. components, layers; 2. operator and solver, with a certificate
         prepared = prepare(graph, settings, context)
-        result = prepared.solve(settings, context, start).counted(before, context.engine.work)
+        result: Result | None = None
+        if labels and start is None and isinstance(prepared, PreparedGraph):
+            # (for clusters: of the treatment that rough vectors choose)
+            result = choose_by_rough_vectors(prepared, settings, context)
+        result = result or prepared.solve(settings, context, start)
+        result = result.counted(before, context.engine.work)
         return prepared, result.stopped() if interruption.requested else result
 
 
@@ -118,7 +129,7 @@ def cluster(
         _few_threads(graph, context.engine),
     ):
         # 1. and 2.: components, operator, solver, certificate; 3. labels
-        prepared, solved = _solve(graph, settings, context, start)
+        prepared, solved = _solve(graph, settings, context, start, labels=True)
         result = label(solved, settings, context)
         if isinstance(prepared, PreparedGraph):
             # 4. other treatments of the same graph, where the clusters do not satisfy

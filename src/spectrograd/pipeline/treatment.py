@@ -20,9 +20,11 @@ import numpy as np
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.labels.partition_criteria import cluster_shares, edge_information, relative_information
 from spectrograd.notices import warn
+from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
+from spectrograd.pipeline.plan import MAX_COMPACT_LEVELS
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.trial import Trial, run_trial
 from spectrograd.solvers.settings import RunContext, ignore_stage
@@ -37,6 +39,8 @@ RowForm = Literal["soft unit", "unit", "commute"]
 # Beyond doubt: the next eigenvalue is so many times the K-th, and no vector is localised. On the choosing
 # half of the bench nothing is lost above 1.2.
 CLEAR_RATIO = 1.25
+# A partition that tells hardly more is as good as the first, and its vectors are dearer.
+MARGIN = 0.005
 # Clusters up to which half as many vectors more are computed: beyond, they and their k-means cost several
 # times the rest, and gain nothing on the bench. There exact unit rows are the rival: no other solve.
 MAX_CLUSTERS_FOR_WIDE = 50
@@ -69,7 +73,8 @@ class Candidate:
 
     def is_better_than(self, first: Candidate) -> bool:
         """Whether its partition tells more than the first one, and not only because it is more even."""
-        return self.criterion > first.criterion and self.relative > first.relative
+        tells_more = self.criterion > (1 + MARGIN) * first.criterion
+        return tells_more and self.relative > (1 + MARGIN) * first.relative
 
 
 @dataclass(frozen=True)
@@ -150,41 +155,48 @@ class Plan:
     rows: RowForm
 
 
-def plan_candidates(first: Result, k: int, n_nodes: int) -> list[Plan]:
+def plan_candidates(
+    k: int, n_nodes: int, n_null: int, used: float, dangling: float, n_first: int
+) -> list[Plan]:
     """The treatments to try beside the first, the cheaper ones first.
 
     Parameters
     ----------
-    first
-        The usual solve, K vectors with a tau by localised vectors, and its clusters.
     k
         Number of clusters.
     n_nodes
         Nodes that take part: fewer than there are vectors to compute.
+    n_null
+        Vectors of value zero: they do not count, but for the constant.
+    used
+        The tau of the first treatment, by localised vectors.
+    dangling
+        Share of the nodes with hardly a neighbour.
+    n_first
+        Vectors of the first treatment.
     """
-    n_null = count_null_vectors(first)
-    # Vectors of value zero do not count, but for the constant.
-    n_wide = k + max(MIN_MORE_VECTORS, k // 2)
-    wide = min(n_wide + n_null - 1, n_nodes - 2)
-    used = first.regularization.tau
-    dangles = dangling_share(first) > MIN_DANGLING_SHARE
+    wide = min(wide_columns(k) + n_null - 1, n_nodes - 2)
+    dangles = dangling > MIN_DANGLING_SHARE
     tau = used or (TAU if dangles else 0.0)
     plans: list[Plan] = []
     if k > MAX_CLUSTERS_FOR_WIDE:
-        plans.append(Plan(_name(k, used, "unit"), first.embedding.n_components, used, "unit"))
+        plans.append(Plan(name_of(k, used, "unit"), n_first, used, "unit"))
         if tau != used:
-            plans.append(Plan(_name(k, tau, "unit"), k, tau, "unit"))
+            plans.append(Plan(name_of(k, tau, "unit"), k, tau, "unit"))
         return plans
-    if tau != used:
-        plans.append(Plan(_name(k, tau, "soft unit"), k, tau, "soft unit"))
     if not dangles and wide > max(k, n_null):
-        plans.append(Plan(_name(n_wide, 0.0, "commute"), wide, 0.0, "commute"))
-    if tau > 0 and (columns := min(n_wide, n_nodes - 2)) > k:
-        plans.append(Plan(_name(n_wide, tau, "commute"), columns, tau, "commute"))
+        plans.append(Plan(name_of(wide_columns(k), 0.0, "commute"), wide, 0.0, "commute"))
+    if tau > 0 and (columns := min(wide_columns(k), n_nodes - 2)) > k:
+        plans.append(Plan(name_of(wide_columns(k), tau, "commute"), columns, tau, "commute"))
     return plans
 
 
-def _name(n_vectors: int, tau: float, rows: RowForm) -> str:
+def wide_columns(k: int) -> int:
+    """Vectors of the candidates with more than K."""
+    return k + max(MIN_MORE_VECTORS, k // 2)
+
+
+def name_of(n_vectors: int, tau: float, rows: RowForm) -> str:
     """A treatment in words."""
     how = {"soft unit": "", "unit": " as unit rows", "commute": " by commute distance"}[rows]
     return f"{n_vectors} vectors{how}" + (f" of the graph regularised with tau = {tau:g}" if tau else "")
@@ -210,9 +222,8 @@ def count_null_vectors(result: Result) -> int:
     return len(np.unique(components))
 
 
-def dangling_share(result: Result) -> float:
+def dangling_share(operator: Operator) -> float:
     """Share of the nodes that have at most two neighbours."""
-    operator = result.operator
     assert isinstance(operator, SparseOperator)
     counts = np.concatenate([np.diff(block.indptr) for block in operator.graph.blocks])
     return float((counts <= MAX_DANGLING_NEIGHBOURS).mean())
@@ -241,7 +252,9 @@ def select_treatment(
         Stages of the pipeline: embed a prepared graph; cluster the rows of a result by its treatment.
     """
     k = int(first.n_clusters or 0)
-    usual = _name(first.embedding.n_components, first.regularization.tau, "soft unit")
+    if first.treatment is not None:  # chosen before the solve, by rough vectors
+        return _warn_if_lopsided(_with_treatment(first, first.treatment))
+    usual = name_of(first.embedding.n_components, first.regularization.tau, "soft unit")
     why_not = _reason_not_to_compare(first, prepared, settings, context, k)
     if why_not:
         return _warn_if_lopsided(_with_treatment(first, Treatment(usual, why_not)))
@@ -252,9 +265,18 @@ def select_treatment(
     usual_plan = Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
     split = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
     contest = _Contest(split, settings, context, solve, label, usual_plan, first)
-    best, plan, candidates, spent = contest.run(plan_candidates(first, k, prepared.part.n_nodes))
+    best, plan, candidates, spent = contest.run(
+        plan_candidates(
+            k,
+            prepared.part.n_nodes,
+            count_null_vectors(first),
+            first.regularization.tau,
+            dangling_share(first.operator),
+            first.embedding.n_components,
+        )
+    )
     n_null = 1 if plan.tau else count_null_vectors(first)
-    reason = _reason_for(plan, candidates)
+    reason = reason_for(plan, candidates)
     chosen = Treatment(plan.name, reason, plan.rows, n_null, tuple(candidates))
     if plan is not usual_plan:
         best = replace(best, regularization=_regularization_of(best, first), eigengap=first.eigengap)
@@ -353,6 +375,31 @@ def _reason_not_to_compare(
     first: Result, prepared: PreparedGraph, settings: Settings, context: RunContext, k: int
 ) -> str:
     """Why the first treatment stands without a comparison; empty where it does not."""
+    reason = reason_by_settings(prepared, settings, context)
+    if reason:
+        return reason
+    if k < 2 or first.interrupted or prepared.part.n_nodes < 2 * k + 3:
+        return "there is nothing to compare"
+    connectivity = first.connectivity
+    if connectivity.groups is not None:
+        share = float(connectivity.sizes[0]) * k / len(connectivity.labels)
+        return "" if share > MIN_SPLIT_SHARES else "the clusters are whole components, and none is large"
+    if not isinstance(first.operator, SparseOperator):
+        return "other treatments are not tried on a graph without edges of its own"
+    limit = settings.memory_limit
+    if limit is not None and resident_bytes(first.operator.graph, 2 * k) > limit:
+        return "other treatments do not fit into the memory limit"
+    if settings.time_budget is not None and first.seconds.get("solve", 0.0) > settings.time_budget / 8:
+        return "other treatments do not fit into the time budget"
+    if connectivity.n_components > 1:
+        return ""
+    last = float(first.eigenvalues[-1])
+    ratio = (last + first.certificate.gap) / last if last > 0 else np.inf
+    return reason_beyond_doubt(first.regularization, ratio, k, prepared.part)
+
+
+def reason_by_settings(prepared: PreparedGraph, settings: Settings, context: RunContext) -> str:
+    """What was asked for that leaves no choice of a treatment; empty where nothing was."""
     if settings.regularization != "auto":
         return "regularization was given, so nothing else was tried"
     if isinstance(settings.n_components, int) and settings.n_clusters not in (None, settings.n_components):
@@ -365,57 +412,42 @@ def _reason_not_to_compare(
         return "other treatments are not tried where passes over the edges are expensive"
     if context.checkpoint is not None:
         return "other treatments are not tried in a run that keeps checkpoints"
-    if k < 2 or first.interrupted or prepared.part.n_nodes < 2 * k + 3:
-        return "there is nothing to compare"
-    return _reason_beyond_doubt(first, settings, k)
-
-
-def _reason_beyond_doubt(first: Result, settings: Settings, k: int) -> str:
-    """Why the first partition is beyond doubt, or other solves out of reach; empty where neither is so."""
-    connectivity = first.connectivity
-    if connectivity.groups is not None:
-        share = float(connectivity.sizes[0]) * k / len(connectivity.labels)
-        return "" if share > MIN_SPLIT_SHARES else "the clusters are whole components, and none is large"
-    if not isinstance(first.operator, SparseOperator):
-        return "other treatments are not tried on a graph without edges of its own"
-    limit = settings.memory_limit
-    if limit is not None and resident_bytes(first.operator.graph, 2 * k) > limit:
-        return "other treatments do not fit into the memory limit"
-    if settings.time_budget is not None and first.seconds.get("solve", 0.0) > settings.time_budget / 8:
-        return "other treatments do not fit into the time budget"
-    last = float(first.eigenvalues[-1])
-    ratio = (last + first.certificate.gap) / last if last > 0 else np.inf
-    localized = first.regularization.localized or 0.0
-    if (
-        not first.regularization.tau
-        and not localized
-        and ratio > CLEAR_RATIO
-        and connectivity.n_components == 1
-    ):
-        return (
-            f"the next eigenvalue is {ratio:.2g} times the last one and no vector is localised, so nothing "
-            "else was tried"
-        )
     return ""
+
+
+def reason_beyond_doubt(decision: Regularization, ratio: float, k: int, graph: Graph) -> str:
+    """Why K vectors are beyond doubt, by the ratio of the next eigenvalue to the K-th; empty if they are not."""
+    clear = CLEAR_RATIO
+    if len(graph.search.first.widths) > MAX_COMPACT_LEVELS:
+        # A chain without any cluster has such a ratio: its eigenvalues grow as squares of their number (Weyl).
+        clear *= (k / (k - 1)) ** 2
+    if decision.tau or decision.localized or not ratio > clear:
+        return ""
+    return (
+        f"the next eigenvalue is {ratio:.2g} times the last one and no vector is localised, so nothing "
+        "else was tried"
+    )
 
 
 def _measured(plan: Plan, result: Result, graph: Graph) -> Candidate:
     """A candidate with its criterion."""
     assert result.labels is not None
     labels = result.labels[result.rows]
-    shares = cluster_shares(graph, labels, result.n_clusters)
-    criteria = (edge_information(shares), _largest_share(result), relative_information(shares))
+    return candidate_of(plan, cluster_shares(graph, labels, result.n_clusters), labels)
+
+
+def candidate_of(plan: Plan, shares: Array, labels: Array) -> Candidate:
+    """A candidate with the criteria of its partition, whose clusters share the edges like that."""
+    criteria = (edge_information(shares), _largest_share(labels), relative_information(shares))
     return Candidate(plan.name, plan.n_columns, plan.tau, plan.rows, *criteria)
 
 
-def _largest_share(result: Result) -> float:
-    labels = result.labels
-    assert labels is not None
+def _largest_share(labels: Array) -> float:
     sizes = np.bincount(labels[labels >= 0], minlength=1)
     return float(sizes.max() / max(1, sizes.sum()))
 
 
-def _reason_for(plan: Plan, candidates: list[Candidate]) -> str:
+def reason_for(plan: Plan, candidates: list[Candidate]) -> str:
     """The figures of the one chosen and of the others."""
     chosen = next(each for each in candidates if each.name == plan.name)
     others = [each for each in candidates if each is not chosen]
@@ -444,7 +476,9 @@ def _costs_of(best: Result, total: Result) -> Result:
 
 
 def _with_treatment(result: Result, treatment: Treatment) -> Result:
-    return replace(result, treatment=replace(treatment, largest_share=_largest_share(result)))
+    return replace(
+        result, treatment=replace(treatment, largest_share=_largest_share(np.asarray(result.labels)))
+    )
 
 
 def _warn_if_lopsided(result: Result) -> Result:

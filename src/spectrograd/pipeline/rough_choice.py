@@ -1,0 +1,298 @@
+"""The choice of a treatment by rough vectors, before anything is certified.
+
+Candidates differ by more than the last digits of their vectors. So one Krylov space per operator, of a single
+vector, is expanded until its Ritz vectors are good enough for clusters; the treatment is chosen among
+partitions of these; and ``lanczos`` goes on with the basis of the one chosen, so that only one embedding is
+solved for to the end and certified. Where the basis would be large, or eigenvalues crowd at zero, the usual
+solve comes first (:mod:`spectrograd.pipeline.treatment`, docs/adr/0054-treatment-by-evidence.md).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from spectrograd.certificate.localization import decide_regularization
+from spectrograd.engines import Engine, LocalEngine
+from spectrograd.graph import Graph
+from spectrograd.kernels.thresholds import Thresholds
+from spectrograd.labels.kmeans import rough_labels, unit_rows
+from spectrograd.labels.neighbor_labels import follow_neighbours
+from spectrograd.labels.partition_criteria import cluster_shares
+from spectrograd.linalg.subspace import Basis, RitzValues
+from spectrograd.operators.equilibration import Equilibration, equilibrate
+from spectrograd.operators.laplacian import MORE_TAU, TAU, Kind, Regularization, masked_laplacian
+from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.plan import ONE_VECTOR, PlannedSolver
+from spectrograd.pipeline.result import Result
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.single import PreparedGraph
+from spectrograd.pipeline.solve import embed
+from spectrograd.pipeline.treatment import (
+    MAX_CLUSTERS_FOR_WIDE,
+    Candidate,
+    Plan,
+    Treatment,
+    candidate_of,
+    dangling_share,
+    name_of,
+    plan_candidates,
+    reason_beyond_doubt,
+    reason_by_settings,
+    reason_for,
+    wide_columns,
+)
+from spectrograd.solvers.base import Problem
+from spectrograd.solvers.lanczos import usual_basis_size
+from spectrograd.solvers.loop import INTERRUPTED
+from spectrograd.solvers.settings import RunContext
+from spectrograd.typing import Array
+
+MAX_BASIS_BYTES = 1 << 26  # beyond, orthogonalisation takes longer than products
+# Steps of one vector until the basis is given up, per column; k-NN graphs of hundreds of points take eight.
+MAX_STEPS_PER_COLUMN = 10
+MORE_STEPS = 1.2  # times as many before the next look
+MAX_LEVELS = 20  # of a breadth-first search; where there are more, eigenvalues crowd at zero
+# Residuals up to which labels are those of the eigenvectors but for single nodes: over the eigenvalue, and
+# over the width of the spectrum, since vectors at the edge of a bulk mix with those inside.
+ROUGH_RELATIVE = 0.15
+ROUGH = 0.0075
+# Share of localised vectors that is believed of vectors that are not good yet.
+CLEARLY_LOCALIZED = 0.75
+SEED = 28  # of the starting vector: the choice is the same whatever the seed of the run
+
+
+@dataclass(frozen=True, eq=False)
+class RoughVectors:
+    """Ritz vectors of a Krylov space: ``vectors`` (N x m) in the coordinates that k-means sees.
+
+    The first ``n_good`` Ritz pairs are good enough for clusters.
+    """
+
+    ritz: RitzValues
+    vectors: Array
+    n_good: int
+
+
+@dataclass(frozen=True, eq=False)
+class KrylovSpace:
+    """The Krylov space of one vector and the operator with a certain tau, on the engine of ``problem``.
+
+    ``fit`` scales the weights, as the solver's own scaling does, so that it can go on with the ``basis``.
+    """
+
+    operator: SparseOperator
+    tau: float
+    fit: Equilibration | None
+    problem: Problem
+    basis: Basis
+
+    @classmethod
+    def of_graph(cls, graph: Graph, kind: Kind, tau: float, k: int, engine: Engine) -> KrylovSpace:
+        """The space before its first product."""
+        operator = masked_laplacian(graph, kind, tau, np.empty(0, np.int64))
+        fit = equilibrate(operator)
+        problem = Problem(operator if fit is None else fit.operator, k, engine)
+        x = engine.random(graph.n_nodes, 1, SEED, np.float32)
+        start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
+        return cls(operator, tau, fit, problem, Basis(engine, problem.standard.operator, start, max_steps(k)))
+
+    def rough_vectors(
+        self, n_columns: int, n_good: int, stop: Callable[[RoughVectors], bool] | None = None
+    ) -> RoughVectors:
+        """Mutates: the basis, expanded until ``n_good`` Ritz vectors are good, or ``stop``, or it is full."""
+        rng = np.random.default_rng(SEED)
+        basis = self.basis
+        engine = self.problem.engine
+        width = self.problem.operator.upper - self.problem.operator.lower
+        steps = max(basis.done, usual_basis_size(n_columns, 1))
+        while True:
+            # 1. products of one vector
+            while basis.done < steps and not basis.full:
+                basis.expand(rng)
+            # 2. Rayleigh-Ritz; vectors in the coordinates of the result
+            ritz = basis.ritz()
+            Y = ritz.Y[:, :n_columns].astype(np.float32)
+            X = self.problem.standard.inverse_transform(
+                engine.combine(basis.vectors.columns(0, basis.done), Y)
+            )
+            vectors = engine.to_numpy(X)
+            vectors = vectors if self.fit is None else self.fit.inverse_transform(vectors)
+            # 3. good enough?
+            allowed = np.minimum(ROUGH * width, ROUGH_RELATIVE * ritz.values)
+            is_bad = ritz.residuals > allowed
+            if stop is not None:
+                # one vector finds near copies of an eigenvalue late: then all values after it still move
+                m = int(basis.done / MORE_STEPS)
+                before = np.linalg.eigvalsh(basis.T[:m, :m], UPLO="U")
+                is_bad[:m] |= before - ritz.values[:m] > allowed[:m]
+                is_bad[m:] = True
+            is_bad[0] = False  # the null vector is known
+            rough = RoughVectors(ritz, vectors, int(np.argmax(np.append(is_bad, True))))
+            if rough.n_good >= n_good or basis.full or (stop is not None and stop(rough)):
+                return rough
+            steps = math.ceil(MORE_STEPS * basis.done)
+
+
+def choose_by_rough_vectors(
+    prepared: PreparedGraph, settings: Settings, context: RunContext
+) -> Result | None:
+    """The certified embedding of the treatment chosen by rough vectors; None where these are no use.
+
+    Parameters
+    ----------
+    prepared
+        The graph with its components sorted out.
+    settings, context
+        Of the run; ``settings.n_clusters`` is known.
+    """
+    k = settings.n_clusters or 0
+    if not _is_suitable(prepared, settings, context, k):
+        return None
+    context.on_stage("solve")
+    began = time.perf_counter()
+    found = _Choice(prepared, settings, context, k).run()
+    if found is None:
+        return None
+    treatment, plan, space, regularization = found
+    # the winner alone is solved for to the end, from its basis
+    choice = PlannedSolver("lanczos", "goes on with the rough vectors that chose the treatment", ONE_VECTOR)
+    choice = choice._replace(by_size=True, basis=space.basis)
+    solved = embed(space.operator, plan.n_columns, settings, context, choices=(choice,))
+    if not solved.certificate.converged and solved.solution.stop_reason != INTERRUPTED:
+        return None
+    seconds = {"solve": time.perf_counter() - began}
+    result = prepared.result_of(solved, space.operator, regularization, context, seconds)
+    return replace(result, treatment=treatment)
+
+
+def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContext, k: int) -> bool:
+    """Whether a basis for all candidates is small, its operator compact, and nothing was asked for."""
+    n = prepared.part.n_nodes
+    sizes: Thresholds = context.engine.thresholds
+    if not 2 <= k <= MAX_CLUSTERS_FOR_WIDE or settings.n_components != k or n <= sizes.all_vectors:
+        return False
+    if reason_by_settings(prepared, settings, context) or prepared.connectivity.groups is not None:
+        return False
+    if settings.time_budget is not None or settings.memory_limit is not None or settings.tol != "auto":
+        return False
+    if not isinstance(context.engine, LocalEngine) or type(prepared.part) is not Graph:
+        return False
+    if prepared.connectivity.labels[prepared.kept].any():  # a single vector finds one null vector
+        return False
+    limit = max_steps(k)
+    few = n > 2 * limit and 4 * n * limit <= MAX_BASIS_BYTES
+    return few and len(prepared.part.search.first.widths) <= MAX_LEVELS
+
+
+def max_steps(k: int) -> int:
+    """Vectors of a basis for k clusters."""
+    return MAX_STEPS_PER_COLUMN * wide_columns(k) + 40
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Candidates by rough vectors, and which of them is the best."""
+
+    prepared: PreparedGraph
+    settings: Settings
+    context: RunContext
+    k: int
+
+    def run(self) -> tuple[Treatment, Plan, KrylovSpace, Regularization] | None:
+        """The treatment with its plan, its Krylov space and its regularisation; None where all is too rough."""
+        k = self.k
+        # 1. K vectors, of the graph or, where these are localised, of the regularised graph
+        space, rough, decision = self.first()
+        if rough.n_good < k:
+            return None
+        usual = Plan(name_of(k, space.tau, "soft unit"), k, space.tau, "soft unit")
+        # 2. beyond doubt?
+        reason = self.reason_beyond_doubt(rough, decision)
+        if reason:
+            return Treatment(usual.name, reason), usual, space, decision
+        # 3. partitions by the other candidates, each with the last one for a start, the first at the end
+        plans = [
+            *plan_candidates(k, self.prepared.part.n_nodes, 1, space.tau, dangling_share(space.operator), k)
+        ]
+        spaces = {space.tau: space}
+        labels: Array | None = None
+        tried: list[tuple[Plan, Candidate]] = []
+        for plan in plans:
+            if plan.tau not in spaces:
+                spaces[plan.tau] = self.space(plan.tau)
+            wide = spaces[plan.tau].rough_vectors(plan.n_columns, k)
+            if wide.n_good < k:
+                return None
+            candidate, labels = self.measured(plan, wide, labels)
+            tried.append((plan, candidate))
+        tried.insert(0, (usual, self.measured(usual, rough, labels)[0]))
+        # 4. the one that tells most of those that are better than the first
+        better = [each for each in tried if each[1].is_better_than(tried[0][1])]
+        plan, _ = max(better, key=lambda each: each[1].criterion, default=tried[0])
+        candidates = [each for _, each in tried]
+        treatment = Treatment(plan.name, reason_for(plan, candidates), plan.rows, 1, tuple(candidates))
+        if plan.tau != space.tau:
+            text = f"{plan.tau:g} mean degrees added to every degree: its clusters tell more about the edges"
+            decision = Regularization(plan.tau, text, decision.localized)
+        return treatment, plan, spaces[plan.tau], decision
+
+    def first(self) -> tuple[KrylovSpace, RoughVectors, Regularization]:
+        """K rough vectors with the tau that they took: the least at which they are not localised."""
+        decision = Regularization(0.0, "not needed")
+        for tau, next_tau in ((0.0, TAU), (TAU, MORE_TAU)):
+            space = self.space(tau)
+            stop = partial(self.decides, space, next_tau)
+            rough = space.rough_vectors(self.k, self.k + 1, stop)
+            found = self.decide(space, next_tau, rough)
+            if found.tau == 0:
+                return space, rough, found if tau == 0 else decision
+            decision = found
+        space = self.space(MORE_TAU)
+        return space, space.rough_vectors(self.k, self.k + 1), decision
+
+    def space(self, tau: float) -> KrylovSpace:
+        """The Krylov space of the operator with a certain tau."""
+        return KrylovSpace.of_graph(
+            self.prepared.part, self.settings.laplacian, tau, self.k, self.context.engine
+        )
+
+    def decide(self, space: KrylovSpace, tau: float, rough: RoughVectors) -> Regularization:
+        """Whether K rough vectors are localised, and ``tau`` is called for."""
+        found = decide_regularization(space.operator, rough.vectors[:, : self.k], tau=tau)
+        if rough.n_good < self.k and (found.localized or 0.0) <= CLEARLY_LOCALIZED:
+            return replace(found, tau=0.0)
+        return found
+
+    def decides(self, space: KrylovSpace, tau: float, rough: RoughVectors) -> bool:
+        """Whether rough vectors are good enough to see that they are localised, or that there is no doubt."""
+        found = self.decide(space, tau, rough)
+        return found.tau > 0 or bool(self.reason_beyond_doubt(rough, found))
+
+    def reason_beyond_doubt(self, rough: RoughVectors, decision: Regularization) -> str:
+        """Why K vectors are beyond doubt; empty where there is doubt, or vectors are too rough to tell."""
+        k = self.k
+        if rough.n_good < k:
+            return ""
+        # a Ritz value that is not good yet is within its residual of an eigenvalue (Parlett 1998, 4.5.1)
+        slack = 0.0 if rough.n_good > k else rough.ritz.residuals[k]
+        ratio = float((rough.ritz.values[k] - slack) / rough.ritz.values[k - 1])
+        return reason_beyond_doubt(decision, ratio, k, self.prepared.part)
+
+    def measured(self, plan: Plan, rough: RoughVectors, similar: Array | None) -> tuple[Candidate, Array]:
+        """A candidate with its criterion, by a partition of its rough vectors, and that partition."""
+        graph = self.prepared.part
+        columns = rough.vectors[:, : plan.n_columns]
+        weights = Treatment(plan.name, "", plan.rows).column_weights(rough.ritz.values[: plan.n_columns])
+        softly = 0.0 if self.settings.laplacian == "symmetric" else 1.0
+        rows = unit_rows(columns if weights is None else columns * weights, softly)
+        labels = rough_labels(rows, self.k, np.random.default_rng(SEED), similar)
+        follows = labels
+        if plan.tau:
+            follows = follow_neighbours([graph], labels, [plan.tau * float(graph.degrees.mean())]).labels
+        return candidate_of(plan, cluster_shares(graph, follows, self.k), follows), labels
