@@ -40,7 +40,7 @@ def test_breathing_mends_a_start_that_lloyd_cannot():
     rows, truth = blobs(600, 6, np.random.default_rng(3), noise=0.1)
     bad = np.vstack([rows[truth == 0][:5], rows[truth == 1][:1]])  # five centres in one blob
     search = Search(rows, 0.0, np.random.default_rng(0))
-    stuck = search._settle(bad)
+    stuck = search.settle(bad)
     best = stuck
     for extra in (3, 3, 1, 1):
         best = min(best, search._breath(best, extra), key=lambda run: run.inertia)

@@ -10,6 +10,7 @@ from sklearn.datasets import make_circles
 
 import spectrograd
 from spectrograd import Graph, GraphWarning, SpectralClustering, datasets, metrics
+from spectrograd.pipeline import run as run_module
 from spectrograd.pipeline import treatment as treatment_module
 from spectrograd.pipeline.run import prepare
 from spectrograd.pipeline.settings import Settings
@@ -77,7 +78,7 @@ def test_what_dangles_makes_regularisation_a_candidate():
 
 
 def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
-    """K regularised vectors and more are one solve; a certificate is made for the winner alone."""
+    """Candidates of one operator are one solve; a certificate is made for the winner alone."""
     solves, certified = [], []
 
     def counted_trial(*args):
@@ -88,6 +89,7 @@ def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
         certified.append(k)
         return certify(self, k)
 
+    monkeypatch.setattr(run_module, "choose_by_rough_vectors", lambda *args: None)
     monkeypatch.setattr(treatment_module, "run_trial", counted_trial)
     monkeypatch.setattr(Trial, "certified", counted_certificate)
     data = datasets.make_block_model(1000, 3, mean_degree=6, random_state=2)
@@ -259,5 +261,6 @@ def test_another_treatment_must_be_better_by_both_criteria():
 
     first = candidate(0.50, 0.70)
     assert candidate(0.51, 0.71).is_better_than(first)
+    assert not candidate(0.502, 0.702).is_better_than(first)  # by too little
     assert not candidate(0.51, 0.69).is_better_than(first)  # more even clusters alone
     assert not candidate(0.49, 0.71).is_better_than(first)  # one large cluster

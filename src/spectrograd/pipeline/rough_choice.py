@@ -205,7 +205,7 @@ class _Choice:
     k: int
 
     def run(self) -> tuple[Treatment, Plan, KrylovSpace, Regularization] | None:
-        """The treatment with its plan, its Krylov space and its regularisation; None where all is too rough."""
+        """The treatment with plan, Krylov space and regularisation; None where vectors are too rough."""
         k = self.k
         # 1. K vectors, of the graph or, where these are localised, of the regularised graph
         space, rough, decision = self.first()
@@ -226,7 +226,7 @@ class _Choice:
         for plan in plans:
             if plan.tau not in spaces:
                 spaces[plan.tau] = self.space(plan.tau)
-            wide = spaces[plan.tau].rough_vectors(plan.n_columns, k)
+            wide = spaces[plan.tau].rough_vectors(plan.n_columns, plan.n_columns)
             if wide.n_good < k:
                 return None
             candidate, labels = self.measured(plan, wide, labels)

@@ -416,10 +416,10 @@ def reason_by_settings(prepared: PreparedGraph, settings: Settings, context: Run
 
 
 def reason_beyond_doubt(decision: Regularization, ratio: float, k: int, graph: Graph) -> str:
-    """Why K vectors are beyond doubt, by the ratio of the next eigenvalue to the K-th; empty if they are not."""
+    """Why K vectors are beyond doubt, by the ratio of the next eigenvalue to the K-th; empty where not."""
     clear = CLEAR_RATIO
     if len(graph.search.first.widths) > MAX_COMPACT_LEVELS:
-        # A chain without any cluster has such a ratio: its eigenvalues grow as squares of their number (Weyl).
+        # A chain without clusters has such a ratio: its eigenvalues grow as the squares of their number.
         clear *= (k / (k - 1)) ** 2
     if decision.tau or decision.localized or not ratio > clear:
         return ""

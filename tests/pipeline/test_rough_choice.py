@@ -1,0 +1,147 @@
+"""Treatments chosen by rough vectors: the same as by certified ones, with one certificate, or none of it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import eigsh
+
+from spectrograd import Graph, datasets, metrics
+from spectrograd.labels.kmeans import rough_labels
+from spectrograd.operators.laplacian import Regularization
+from spectrograd.pipeline import rough_choice
+from spectrograd.pipeline import run as run_module
+from spectrograd.pipeline.rough_choice import KrylovSpace, choose_by_rough_vectors
+from spectrograd.pipeline.run import cluster, prepare
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.treatment import CLEAR_RATIO, reason_beyond_doubt
+from spectrograd.solvers.settings import RunContext
+
+K = 5
+SETTINGS = Settings(n_components=K, n_clusters=K, seed=0)
+
+
+@pytest.fixture(scope="module")
+def doubtful():
+    """A sparse block model whose eigenvalues go on rising slowly after the K-th."""
+    return datasets.make_block_model(1500, K, mean_degree=9, mixing=0.4, random_state=0).graph
+
+
+@pytest.fixture
+def embeds(monkeypatch):
+    """The calls of the solver by the rough choice."""
+    calls = []
+
+    def counted(*args, embed=rough_choice.embed, **params):
+        calls.append(args[1])
+        return embed(*args, **params)
+
+    monkeypatch.setattr(rough_choice, "embed", counted)
+    return calls
+
+
+def fit(graph, **params):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cluster(graph, replace(SETTINGS, **params))
+
+
+def test_candidates_are_compared_and_one_is_certified(doubtful, embeds, monkeypatch):
+    def forbidden(*args):
+        raise AssertionError("another solve")
+
+    monkeypatch.setattr("spectrograd.pipeline.treatment.run_trial", forbidden)
+    result = fit(doubtful)
+    assert len(embeds) == 1
+    assert len(result.treatment.candidates) > 1
+    assert result.certificate.converged
+    assert result.embedding.n_components == embeds[0]
+    assert [attempt.solver for attempt in result.attempts] == ["lanczos"]
+
+
+def test_the_choice_is_that_of_certified_vectors(doubtful, monkeypatch):
+    by_rough = fit(doubtful)
+    monkeypatch.setattr(run_module, "choose_by_rough_vectors", lambda *args: None)
+    by_certified = fit(doubtful)
+    assert by_rough.treatment.name == by_certified.treatment.name
+    assert metrics.nmi(by_certified.labels, by_rough.labels) > 0.95
+    for rough, certified in zip(
+        by_rough.treatment.candidates, by_certified.treatment.candidates, strict=True
+    ):
+        assert rough.criterion == pytest.approx(certified.criterion, rel=0.03)
+
+
+def test_vectors_that_stay_rough_leave_the_usual_way(doubtful, monkeypatch):
+    monkeypatch.setattr(rough_choice, "ROUGH", 1e-30)
+    prepared = prepare(doubtful, SETTINGS)
+    assert choose_by_rough_vectors(prepared, SETTINGS, RunContext()) is None
+    assert fit(doubtful).certificate.converged
+
+
+def test_an_embedding_that_is_not_certified_leaves_the_usual_way(doubtful, monkeypatch):
+    def uncertified(*args, embed=rough_choice.embed, **params):
+        found = embed(*args, **params)
+        return replace(found, certificate=replace(found.certificate, converged=False))
+
+    monkeypatch.setattr(rough_choice, "embed", uncertified)
+    assert fit(doubtful).certificate.converged
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"time_budget": 100.0},
+        {"memory_limit": 1 << 40},
+        {"tol": 1e-6},
+        {"regularization": None},
+        {"solver": "lanczos"},
+        {"n_clusters": K + 1},
+        {"laplacian": "unnormalized"},
+    ],
+)
+def test_what_was_asked_for_leaves_no_choice(doubtful, params):
+    settings = replace(SETTINGS, **params)
+    assert choose_by_rough_vectors(prepare(doubtful, settings), settings, RunContext()) is None
+
+
+def test_several_components_leave_the_usual_way():
+    data = datasets.make_block_model(600, K, random_state=0)
+    two = Graph.from_matrix(sp.block_diag([data.graph.matrix, data.graph.matrix], format="csr"))
+    assert choose_by_rough_vectors(prepare(two, SETTINGS), SETTINGS, RunContext()) is None
+
+
+def test_near_copies_of_an_eigenvalue_are_waited_for():
+    """Five values within .012 of each other: one vector finds the last of them after thirty steps more."""
+    data = datasets.make_block_model(5000, 5, mean_degree=6, mixing=0.2, random_state=17)
+    prepared = prepare(data.graph, SETTINGS)
+    degrees = 1 / np.sqrt(prepared.part.degrees)
+    adjacency = sp.diags_array(degrees) @ prepared.part.matrix @ sp.diags_array(degrees)
+    truth = 1 - eigsh(adjacency, K + 1, which="LA")[0][::-1]
+    space = KrylovSpace.of_graph(prepared.part, "random_walk", 0.0, K, RunContext().engine)
+    rough = space.rough_vectors(K, K + 1, lambda found: False)
+    assert rough.n_good > K
+    np.testing.assert_allclose(rough.ritz.values[: K + 1], truth, atol=0.01)
+
+
+def test_a_chain_without_clusters_is_no_clear_case():
+    """Its third eigenvalue is four times the second, as that of anything stretched."""
+    chain = Graph.from_edges(np.arange(99), np.arange(1, 100))
+    block = datasets.make_block_model(300, 3, random_state=0).graph
+    decision = Regularization(0.0, "not needed", 0.0)
+    assert reason_beyond_doubt(decision, 4.0, 2, chain) == ""
+    assert reason_beyond_doubt(decision, 5.1, 2, chain) != ""
+    assert reason_beyond_doubt(decision, CLEAR_RATIO + 0.01, 2, block) != ""
+
+
+def test_rough_labels_begin_with_similar_ones():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(range(8), 40)
+    rows = np.eye(8)[truth] + rng.normal(0, 0.05, (320, 8))
+    found = rough_labels(rows, 8, np.random.default_rng(0), similar=truth)
+    assert metrics.nmi(truth, found) == pytest.approx(1)
+    # an empty cluster of similar labels is no start
+    assert metrics.nmi(truth, rough_labels(rows, 8, np.random.default_rng(0), similar=truth % 7)) > 0.9
