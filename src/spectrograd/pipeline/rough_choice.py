@@ -156,7 +156,10 @@ def choose_by_rough_vectors(
         return None
     context.on_stage("solve")
     began = time.perf_counter()
-    found = _Choice(prepared, settings, context, k).run()
+    try:
+        found = _Choice(prepared, settings, context, k).run()
+    except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
+        found = None
     if found is None:
         return None
     treatment, plan, space, regularization = found
