@@ -167,7 +167,7 @@ def choose_by_rough_vectors(
     choice = PlannedSolver("lanczos", "goes on with the rough vectors that chose the treatment", ONE_VECTOR)
     choice = choice._replace(by_size=True, basis=space.basis)
     solved = embed(space.operator, plan.n_columns, settings, context, choices=(choice,))
-    if not solved.certificate.converged and solved.solution.stop_reason != INTERRUPTED:
+    if not solved.certificate.converged and solved.stop_reason != INTERRUPTED:
         return None
     seconds = {"solve": time.perf_counter() - began}
     result = prepared.result_of(solved, space.operator, regularization, context, seconds)
