@@ -88,9 +88,12 @@ def diffmap(
 
 
 def _normalize_density(graph: Graph) -> sp.csr_array:
-    degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-    scale = sp.diags_array(1 / degrees)
-    return sp.csr_array(scale @ graph.matrix @ scale)
+    weights = graph.matrix
+    scale = 1 / np.where(graph.degrees > 0, graph.degrees, 1.0)
+    rows = np.repeat(np.arange(graph.n_nodes), np.diff(weights.indptr))
+    # the product of both scales first: the same bits in both directions of an edge
+    data = weights.data * (scale[rows] * scale[weights.indices])
+    return sp.csr_array((data, weights.indices, weights.indptr), shape=weights.shape)
 
 
 def spectral_clustering(

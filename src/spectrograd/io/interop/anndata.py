@@ -90,16 +90,28 @@ def _noted(uns: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 def graph_of_cells(matrix: object, names: Array, key: str) -> Graph:
     """A graph of a matrix of ``obsp``; distances are refused, which are not symmetric."""
-    if len(np.unique(names)) < len(names):
+    if len(set(names)) < len(names):
         raise GraphError("names of cells occur twice: call adata.obs_names_make_unique() first")
     weights = sp.csr_array(matrix)
-    difference = abs(weights - weights.T)
-    if difference.nnz and difference.max() > MAX_ASYMMETRY * abs(weights).max():
+    if np.isnan(weights.data).any():
+        raise GraphError(f"obsp[{key!r}] holds NaN: weights of neighbours are finite numbers")
+    if _asymmetry(weights) > MAX_ASYMMETRY * np.abs(weights.data).max(initial=0):
         raise GraphError(
             f"obsp[{key!r}] is not symmetric: distances to neighbours are no weights; "
             f"name the connectivities, such as {CONNECTIVITIES!r}"
         )
     return Graph.from_matrix(weights, names=names)
+
+
+def _asymmetry(weights: sp.csr_array) -> float:
+    """The largest difference between a weight and that of the other direction."""
+    transposed = weights.T.tocsr()
+    # of a matrix with symmetric entries nothing but the weights need be compared
+    alike = np.array_equal(weights.indptr, transposed.indptr) and np.array_equal(
+        weights.indices, transposed.indices
+    )
+    difference = weights.data - transposed.data if alike else (weights - transposed).data
+    return float(np.abs(difference).max(initial=0))
 
 
 def read_h5ad(path: str, key: str | None = None) -> tuple[Any, Array]:
