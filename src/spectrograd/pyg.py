@@ -7,7 +7,8 @@ those that share an eigenvalue are named: no rule of signs makes them unique, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline.eigenpairs import (
     MAX_DENSE_NODES,
     MAX_STACK_NUMBERS,
-    Eigenpairs,
+    StackedEigenpairs,
     dense_eigenpairs,
     equal_value_groups,
     smallest_eigenpairs,
@@ -108,17 +109,24 @@ def laplacian_encoding(
         raise ValueError(f"normalization={normalization!r}: expected 'sym' or 'rw'")
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r}: expected a whole number of at least 1")
-    weights = _adjacency(edge_index, num_nodes, edge_weight)
+    edges = _read_edges(edge_index, num_nodes, edge_weight)
     kind = KINDS[normalization]
-    if ptr is None:
-        pairs = _solve_one(weights, k + 1, kind, tol, seed)
-        return _encode([pairs], np.array([0, weights.shape[0]]), k, several=False)
-    bounds = _to_numpy(ptr).astype(np.int64)
-    if bounds[0] != 0 or bounds[-1] != weights.shape[0] or (np.diff(bounds) < 1).any():
+    bounds = np.array([0, edges.n_nodes]) if ptr is None else _to_numpy(ptr).astype(np.int64)
+    if bounds[0] != 0 or bounds[-1] != edges.n_nodes or (np.diff(bounds) < 1).any():
         raise GraphError(
-            f"ptr must rise from 0 to the number of nodes, {weights.shape[0]}; every graph has nodes"
+            f"ptr must rise from 0 to the number of nodes, {edges.n_nodes}; every graph has nodes"
         )
-    return _encode(_solve_many(weights, bounds, k + 1, kind, tol, seed), bounds, k, several=True)
+    encoding = _empty_encoding(bounds, k)
+    if ptr is None:
+        pairs = smallest_eigenpairs(
+            edges.graph(), k + 1, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed
+        )
+        encoding = _with_pairs(encoding, bounds, np.array([0]), pairs.stacked(), pairs.converged)
+    else:
+        encoding = _solve_many(encoding, edges, bounds, kind, tol, seed)
+    if ptr is not None:
+        return encoding
+    return replace(encoding, eigenvalues=encoding.eigenvalues[0], residuals=encoding.residuals[0])
 
 
 def laplacian_pe(
@@ -238,8 +246,35 @@ def _with_attribute(data: Any, values: Any, name: str | None) -> Any:
     return data
 
 
-def _adjacency(edge_index: object, num_nodes: int | None, edge_weight: object) -> sp.csr_array:
-    """The symmetric adjacency matrix, without loops; a single direction stands for both."""
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """Edges as they were given, without loops: in one direction or both, one by one or several times."""
+
+    source: Array
+    target: Array
+    weights: Array | None
+    n_nodes: int
+
+    def graph(self) -> Graph:
+        """The undirected graph; a single direction stands for both, parallel edges are summed."""
+        if self.weights is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                graph = Graph.from_edges(self.source, self.target, n_nodes=self.n_nodes)
+            if not graph.is_weighted:  # else some edge is there more often than others
+                return graph
+        weights = np.ones(len(self.source)) if self.weights is None else self.weights
+        matrix = sp.coo_array((weights, (self.source, self.target)), shape=(self.n_nodes,) * 2).tocsr()
+        return Graph.from_matrix(matrix.maximum(matrix.T))
+
+    def part(self, chosen: Array | slice, start: int, n_nodes: int) -> _Edges:
+        """Some of the edges, among nodes that begin at ``start``."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return _Edges(self.source[chosen] - start, self.target[chosen] - start, weights, n_nodes)
+
+
+def _read_edges(edge_index: object, num_nodes: int | None, edge_weight: object) -> _Edges:
+    """The edges as arrays, which are checked; nothing is copied where there are no loops."""
     index = _to_numpy(edge_index)
     if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
         raise GraphError(
@@ -250,73 +285,88 @@ def _adjacency(edge_index: object, num_nodes: int | None, edge_weight: object) -
         raise GraphError(
             f"edge_index names nodes from {index.min()} to {index.max()}, num_nodes is {n_nodes}"
         )
-    weights = np.ones(index.shape[1]) if edge_weight is None else _to_numpy(edge_weight).astype(np.float64)
-    if weights.shape != (index.shape[1],) or not np.isfinite(weights).all() or (weights < 0).any():
+    weights = None if edge_weight is None else _to_numpy(edge_weight).astype(np.float64)
+    if weights is not None and (
+        weights.shape != (index.shape[1],) or not np.isfinite(weights).all() or (weights < 0).any()
+    ):
         raise GraphError("edge_weight must hold one number for each edge, finite and not negative")
+    edges = _Edges(index[0], index[1], weights, n_nodes)
     proper = index[0] != index[1]
-    matrix = sp.coo_array((weights[proper], (index[0][proper], index[1][proper])), shape=(n_nodes, n_nodes))
-    matrix = matrix.tocsr()
-    matrix.sum_duplicates()
-    difference = matrix - matrix.T
-    if difference.nnz and np.abs(difference.data).max() > 0:
-        matrix = matrix.maximum(matrix.T)
-    return sp.csr_array(matrix)
-
-
-def _solve_one(weights: sp.csr_array, k: int, kind: Kind, tol: float, seed: int | None) -> Eigenpairs:
-    if weights.nnz == 0:
-        return dense_eigenpairs(weights.toarray()[None], k, kind=kind)[0]
-    graph = Graph.from_matrix(weights)
-    return smallest_eigenpairs(graph, k, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed)
+    return edges if proper.all() else edges.part(proper, 0, n_nodes)
 
 
 def _solve_many(
-    weights: sp.csr_array, bounds: Array, k: int, kind: Kind, tol: float, seed: int | None
-) -> list[Eigenpairs]:
-    """Eigenpairs of each graph: small ones of equal size in one call of LAPACK, large ones one by one."""
+    encoding: LaplacianEncoding,
+    edges: _Edges,
+    bounds: Array,
+    kind: Kind,
+    tol: float,
+    seed: int | None,
+) -> LaplacianEncoding:
+    """Mutates: encodings of each graph, small ones of equal size in one call of LAPACK, large ones one by one."""
     sizes = np.diff(bounds)
-    solved: list[Eigenpairs | None] = [None] * len(sizes)
-    for size in np.unique(sizes):
-        members = np.flatnonzero(sizes == size)
-        if size > MAX_DENSE_NODES:
-            for member in members:
-                rows = slice(bounds[member], bounds[member + 1])
-                solved[member] = _solve_one(sp.csr_array(weights[rows, rows]), k, kind, tol, seed)
-            continue
-        for part in np.array_split(members, -(-len(members) * size**2 // MAX_STACK_NUMBERS)):
-            stack = _stack(weights, bounds[part], int(size))
-            for member, pairs in zip(part, dense_eigenpairs(stack, k, kind=kind), strict=True):
-                solved[member] = pairs
-    return [pairs for pairs in solved if pairs is not None]
-
-
-def _stack(weights: sp.csr_array, starts: Array, size: int) -> Array:
-    """Dense matrices of graphs of one size, whose rows are blocks on the diagonal."""
-    rows = (starts[:, None] + np.arange(size)).ravel()
-    blocks = weights[rows].tocoo()
-    graph = blocks.row // size
-    column = blocks.col - starts[graph]
-    if ((column < 0) | (column >= size)).any():
+    k = encoding.eigenvalues.shape[1] + 1
+    # 1. edges in the order of their graphs
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)
+    owner = graph_of[edges.source]
+    if (owner != graph_of[edges.target]).any():
         raise GraphError("an edge joins two graphs of the batch")
-    stack = np.zeros((len(starts), size, size))
-    stack[graph, blocks.row % size, column] = blocks.data
-    return stack
+    order = np.argsort(owner, kind="stable")
+    edges = edges.part(order, 0, edges.n_nodes)
+    owner = owner[order]
+    first_edge = np.searchsorted(owner, np.arange(len(sizes) + 1))
+    # 2. large graphs by the certified pipeline
+    for member in np.flatnonzero(sizes > MAX_DENSE_NODES):
+        chosen = slice(first_edge[member], first_edge[member + 1])
+        graph = edges.part(chosen, bounds[member], int(sizes[member])).graph()
+        pairs = smallest_eigenpairs(
+            graph, k, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed
+        )
+        encoding = _with_pairs(encoding, bounds, np.array([member]), pairs.stacked(), pairs.converged)
+    # 3. small graphs of one size, as many as a stack holds
+    for size in np.unique(sizes[sizes <= MAX_DENSE_NODES]):
+        members = np.flatnonzero(sizes == size)
+        for part in np.array_split(members, -(-len(members) * size**2 // MAX_STACK_NUMBERS)):
+            stack = _stack(edges, owner, first_edge, bounds, part, int(size))
+            encoding = _with_pairs(encoding, bounds, part, dense_eigenpairs(stack, k, kind=kind), True)
+    return encoding
 
 
-def _encode(solved: list[Eigenpairs], bounds: Array, k: int, *, several: bool) -> LaplacianEncoding:
-    """Drop the first vector of each graph, and fill up with zeros."""
-    vectors = np.zeros((bounds[-1], k))
-    values = np.full((len(solved), k), np.nan)
-    residuals = np.full((len(solved), k), np.nan)
-    for number, pairs in enumerate(solved):
-        count = len(pairs.values) - 1
-        vectors[bounds[number] : bounds[number + 1], :count] = pairs.vectors[:, 1:]
-        values[number, :count] = pairs.values[1:]
-        residuals[number, :count] = pairs.residuals[1:]
-    converged = all(pairs.converged for pairs in solved)
-    if several:
-        return LaplacianEncoding(vectors, values, residuals, converged)
-    return LaplacianEncoding(vectors, values[0], residuals[0], converged)
+def _stack(
+    edges: _Edges, owner: Array, first_edge: Array, bounds: Array, members: Array, size: int
+) -> Array:
+    """Dense symmetric weights of graphs of one size, by one scatter of all their edges."""
+    counts = first_edge[members + 1] - first_edge[members]
+    ends = np.cumsum(counts)
+    # the numbers of all edges of the members, without a loop over them
+    chosen = np.arange(counts.sum()) + np.repeat(first_edge[members] - ends + counts, counts)
+    slot = np.repeat(np.arange(len(members)), counts)
+    start = bounds[owner[chosen]]
+    row = edges.source[chosen] - start
+    column = edges.target[chosen] - start
+    weights = None if edges.weights is None else edges.weights[chosen]
+    entries = len(members) * size**2
+    stack = np.bincount((slot * size + row) * size + column, weights, entries).astype(np.float64)
+    stack = stack.reshape(len(members), size, size)
+    return np.maximum(stack, stack.transpose(0, 2, 1))
+
+
+def _empty_encoding(bounds: Array, k: int) -> LaplacianEncoding:
+    """Encodings of graphs without any eigenvector: zeros, and NaN for what does not exist."""
+    shape = (len(bounds) - 1, k)
+    return LaplacianEncoding(np.zeros((bounds[-1], k)), np.full(shape, np.nan), np.full(shape, np.nan), True)
+
+
+def _with_pairs(
+    encoding: LaplacianEncoding, bounds: Array, members: Array, pairs: StackedEigenpairs, converged: bool
+) -> LaplacianEncoding:
+    """Mutates: the encodings of graphs of one size, from their eigenpairs but the first."""
+    n_graphs, size, count = pairs.vectors.shape
+    rows = (bounds[members][:, None] + np.arange(size)).ravel()
+    encoding.vectors[rows, : count - 1] = pairs.vectors[:, :, 1:].reshape(n_graphs * size, count - 1)
+    encoding.eigenvalues[members, : count - 1] = pairs.values[:, 1:]
+    encoding.residuals[members, : count - 1] = pairs.residuals[:, 1:]
+    return replace(encoding, converged=encoding.converged and converged)
 
 
 def _to_numpy(array: object) -> Array:

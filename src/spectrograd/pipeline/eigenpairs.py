@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,7 @@ from spectrograd.typing import Array
 
 MAX_DENSE_NODES = 200  # nodes: up to here LAPACK takes less time than the first steps of an iteration
 MAX_DENSE_SHARE = 0.3  # of all eigenvectors: beyond, an iteration finds nearly all of them anyway
-MAX_STACK_NUMBERS = 2_000_000  # numbers of the dense matrices that are solved in one call: 16 MB
+MAX_STACK_NUMBERS = 500_000  # numbers of the dense matrices that are solved in one call: 4 MB, in the cache
 SAME_VALUE = 1e-8  # of the spectrum's width: eigenvalues nearer than this are one eigenvalue
 DEFAULT_TOL = 1e-6  # residual: a looser one leaves single vectors undetermined where gaps are small
 
@@ -54,6 +55,30 @@ class Eigenpairs:
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Columns that share an eigenvalue: within a group vectors are determined up to a rotation only."""
         return equal_value_groups(self.values, self.residuals)
+
+
+    def stacked(self) -> StackedEigenpairs:
+        """The pairs as those of a stack of one graph."""
+        return StackedEigenpairs(self.values[None], self.vectors[None], self.residuals[None])
+
+
+class StackedEigenpairs(NamedTuple):
+    """The smallest eigenpairs of graphs of one size.
+
+    Attributes
+    ----------
+    values : array of shape (n_graphs, k)
+    vectors : array of shape (n_graphs, n, k)
+    residuals : array of shape (n_graphs, k)
+    """
+
+    values: Array
+    vectors: Array
+    residuals: Array
+
+    def of_graph(self, number: int) -> Eigenpairs:
+        """The pairs of one of the graphs."""
+        return Eigenpairs(self.values[number], self.vectors[number], self.residuals[number], True)
 
 
 def equal_value_groups(values: Array, residuals: Array) -> tuple[tuple[int, ...], ...]:
@@ -164,8 +189,9 @@ def _solve_components(
     for size, members in dense.items():
         for part in _chunks(members, max(1, MAX_STACK_NUMBERS // size**2)):
             stack = np.stack([_dense_rows(matrix, rows_by_component[member]) for member in part])
-            for member, pairs in zip(part, dense_eigenpairs(stack, k, kind=kind), strict=True):
-                solved[member] = pairs
+            pairs = dense_eigenpairs(stack, k, kind=kind)
+            for number, member in enumerate(part):
+                solved[member] = pairs.of_graph(number)
     return [pairs for pairs in solved if pairs is not None]
 
 
@@ -177,7 +203,7 @@ def _dense_rows(matrix: sp.csr_array, rows: Array) -> Array:
     return np.asarray(matrix[rows][:, rows].toarray(), np.float64)
 
 
-def dense_eigenpairs(weights: Array, k: int, *, kind: Kind = "symmetric") -> list[Eigenpairs]:
+def dense_eigenpairs(weights: Array, k: int, *, kind: Kind = "symmetric") -> StackedEigenpairs:
     """Solve many small dense graphs of one size by LAPACK, in one call; nothing is compiled.
 
     Parameters
@@ -193,8 +219,8 @@ def dense_eigenpairs(weights: Array, k: int, *, kind: Kind = "symmetric") -> lis
     Examples
     --------
     >>> triangle = np.ones((1, 3, 3)) - np.eye(3)
-    >>> dense_eigenpairs(triangle, 2)[0].values.round(6).tolist()
-    [0.0, 1.5]
+    >>> dense_eigenpairs(triangle, 2).values.round(6).tolist()
+    [[0.0, 1.5]]
     """
     degrees = weights.sum(axis=2)
     eye = np.eye(weights.shape[1])
@@ -212,7 +238,7 @@ def dense_eigenpairs(weights: Array, k: int, *, kind: Kind = "symmetric") -> lis
     if kind == "random_walk":
         vectors = np.where(scale > 0, scale, 1.0)[:, :, None] * vectors
     rounded = np.where(np.abs(values) <= weights.shape[1] * np.finfo(float).eps, 0.0, values)
-    return [Eigenpairs(*pairs, True) for pairs in zip(rounded, vectors, residuals, strict=True)]
+    return StackedEigenpairs(rounded, vectors, residuals)
 
 
 def _iterate(graph: Graph, k: int, kind: Kind, tol: float | str, seed: int | None) -> Eigenpairs:
