@@ -303,7 +303,7 @@ def _solve_many(
     tol: float,
     seed: int | None,
 ) -> LaplacianEncoding:
-    """Mutates: encodings of each graph, small ones of equal size in one call of LAPACK, large ones one by one."""
+    """Mutates: encodings of each graph, small ones of one size in one call of LAPACK, large ones one by one."""
     sizes = np.diff(bounds)
     k = encoding.eigenvalues.shape[1] + 1
     # 1. edges in the order of their graphs
@@ -319,9 +319,7 @@ def _solve_many(
     for member in np.flatnonzero(sizes > MAX_DENSE_NODES):
         chosen = slice(first_edge[member], first_edge[member + 1])
         graph = edges.part(chosen, bounds[member], int(sizes[member])).graph()
-        pairs = smallest_eigenpairs(
-            graph, k, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed
-        )
+        pairs = smallest_eigenpairs(graph, k, kind=kind, tol=tol, isolated_value=ISOLATED_VALUE, seed=seed)
         encoding = _with_pairs(encoding, bounds, np.array([member]), pairs.stacked(), pairs.converged)
     # 3. small graphs of one size, as many as a stack holds
     for size in np.unique(sizes[sizes <= MAX_DENSE_NODES]):
@@ -332,9 +330,7 @@ def _solve_many(
     return encoding
 
 
-def _stack(
-    edges: _Edges, owner: Array, first_edge: Array, bounds: Array, members: Array, size: int
-) -> Array:
+def _stack(edges: _Edges, owner: Array, first_edge: Array, bounds: Array, members: Array, size: int) -> Array:
     """Dense symmetric weights of graphs of one size, by one scatter of all their edges."""
     counts = first_edge[members + 1] - first_edge[members]
     ends = np.cumsum(counts)

@@ -56,7 +56,6 @@ class Eigenpairs:
         """Columns that share an eigenvalue: within a group vectors are determined up to a rotation only."""
         return equal_value_groups(self.values, self.residuals)
 
-
     def stacked(self) -> StackedEigenpairs:
         """The pairs as those of a stack of one graph."""
         return StackedEigenpairs(self.values[None], self.vectors[None], self.residuals[None])
