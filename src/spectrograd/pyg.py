@@ -303,7 +303,7 @@ def _solve_many(
     tol: float,
     seed: int | None,
 ) -> LaplacianEncoding:
-    """Mutates: encodings of each graph, small ones of one size in one call of LAPACK, large ones one by one."""
+    """Mutates: encodings of each graph; small ones of one size in one call of LAPACK, large ones alone."""
     sizes = np.diff(bounds)
     k = encoding.eigenvalues.shape[1] + 1
     # 1. edges in the order of their graphs
