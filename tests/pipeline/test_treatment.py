@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,6 +130,22 @@ def test_small_components_take_no_clusters_from_the_large_one():
     plain = SpectralClustering(5, regularization=None).fit(graph)
     found, by_components = (metrics.nmi(labels[:1000], each.labels_[:1000]) for each in (model, plain))
     assert found > by_components + 0.2
+
+
+def test_vectors_of_a_graph_in_components_are_eigenvectors_without_a_certificate_too():
+    """The solve begins with all null vectors: none of them may be lost."""
+    graph, _ = with_satellites()
+    settings = Settings(n_components=13, seed=0, regularization=None)
+    context = RunContext()
+    prepared = prepare(graph, replace(settings, n_components=5), context)
+    part = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
+    solved = run_trial(part, settings, context)
+    vectors = solved.solved.embedding.vectors
+    rest = (
+        solved.operator @ vectors
+        - solved.operator.metric[:, None] * vectors * solved.solved.embedding.eigenvalues
+    )
+    assert np.linalg.norm(rest) < 1e-2 * np.linalg.norm(solved.operator.metric[:, None] * vectors)
 
 
 def test_components_of_equal_size_stay_clusters():
