@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import reference
 from spectrograd.datasets import make_block_model
 from spectrograd.engines import LocalEngine, NumpyEngine
+from spectrograd.engines.krylov_basis import CHUNK
 from spectrograd.graph import Graph
-from spectrograd.kernels import multivector as krylov
 from spectrograd.kernels import spmm
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg.subspace import Basis
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.solvers import Problem, make_solver, solve
 
 ENGINE = LocalEngine()
 FORMS = ["parallel", "serial"]
-
-
-def form_of(kernel, form):
-    return kernel if form == "parallel" else kernel.serial
 
 
 def orthonormal_rows(n_rows, n, rng, dtype=np.float64):
@@ -43,39 +42,73 @@ def test_laplacian_column(form, weighted, scaled, dtype):
     weights = None if b.weights is None else b.weights.astype(dtype)
     numbers = (weights, graph.degrees.astype(dtype), scale)
     out = np.zeros(700, dtype)
-    form_of(spmm.laplacian_column, form)((b.start, b.indptr, b.indices), *numbers, u, v, out)
-    columns = (a[:, None] for a in (u, v, out))
-    expected = reference.laplacian_rows(b.start, b.indptr, b.indices, *numbers, *columns)
+    columns = [a[:, None] for a in (u, v, out)]
+    spmm.multiply((b.start, b.indptr, b.indices), *numbers, *columns, form == "parallel")
+    expected = reference.laplacian_rows(
+        b.start, b.indptr, b.indices, *numbers, u[:, None], v[:, None], out[:, None].copy()
+    )
     np.testing.assert_allclose(out, expected[:, 0], rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", FORMS)
+def basis_of(rows, parallel_rows=20_000):
+    basis = LocalEngine(thresholds=Thresholds(parallel_rows=parallel_rows)).basis(
+        rows.shape[1], len(rows), rows.dtype
+    )
+    basis.append(rows.T)
+    return basis
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("n", "count", "width"), [(3001, 7, 1), (3001, 9, 8), (517, 4, 3), (2048, 1, 5)])
-def test_orthogonalize(form, dtype, n, count, width):
+@pytest.mark.parametrize("n", [517, CHUNK + 3])
+@pytest.mark.parametrize(("count", "width"), [(7, 1), (9, 8), (4, 3), (1, 5)])
+def test_orthogonalize(dtype, n, count, width):
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((count + width + 1, n)).astype(dtype)
+    rows = rng.standard_normal((count + width, n)).astype(dtype)
     rows[:count] = orthonormal_rows(count, n, rng)
-    untouched = rows[-1].copy()
     expected = reference.orthogonalize(rows.astype(np.float64), count, width)
+    tolerance = 1e-4 if dtype == np.float32 else 1e-10
     for first in (0, count - 1):
-        mine = rows.copy()
-        coefficients, inner = form_of(krylov.orthogonalize, form)(mine, first, count, width)
-        tolerance = 1e-4 if dtype == np.float32 else 1e-10
+        basis = basis_of(rows)
+        coefficients, inner = basis.orthogonalize(first, count)
         np.testing.assert_allclose(coefficients, expected[0], atol=tolerance)
-        np.testing.assert_allclose(mine[count:-1], expected[1], atol=tolerance)
+        np.testing.assert_allclose(basis.stored[count:], expected[1], atol=tolerance)
         np.testing.assert_allclose(inner, expected[1] @ expected[1].T, atol=n * tolerance)
-        assert np.array_equal(mine[-1], untouched)
+        assert np.array_equal(basis.stored[:count], rows[:count])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n", [2500, CHUNK + 3])
 @pytest.mark.parametrize(("used", "kept"), [(9, 4), (4, 4), (1, 1), (6, 5)])
-def test_rotate(form, used, kept):
+def test_rotate(used, kept, n):
     rng = np.random.default_rng(0)
-    rows, Y = rng.standard_normal((11, 2500)), rng.standard_normal((used, kept))
-    mine = rows.copy()
-    form_of(krylov.rotate, form)(mine, Y)
-    np.testing.assert_allclose(mine, reference.rotate(rows, Y), atol=1e-12)
+    rows, Y = rng.standard_normal((used, n)), rng.standard_normal((used, kept))
+    basis = basis_of(rows)
+    basis.rotate(0, used, Y)
+    assert basis.filled == kept
+    np.testing.assert_allclose(basis.stored[:kept], reference.rotate(rows, Y)[:kept], atol=1e-12)
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 2, 6])
+def test_a_basis_has_the_same_bits_for_any_number_of_threads(dtype, width):
+    """Threads of ours and of BLAS."""
+    rng = np.random.default_rng(0)
+    n, count = 3 * CHUNK + 5, 9
+    rows = np.vstack([orthonormal_rows(count, n, rng), rng.standard_normal((width, n))]).astype(dtype)
+    Y = rng.standard_normal((count, 4))
+    found = []
+    before = numba.get_num_threads()
+    try:
+        for parallel_rows, ours, theirs in ((n, 1, 1), (n, 2, 4), (0, 1, 4), (0, 2, 1)):
+            numba.set_num_threads(ours)
+            with threadpool_limits(theirs):
+                basis = basis_of(rows, parallel_rows)
+                numbers = [*basis.orthogonalize(count - width, count)]
+                basis.rotate(0, count, Y)
+            found.append([array.tobytes() for array in (*numbers, basis.stored)])
+    finally:
+        numba.set_num_threads(before)
+    assert found[0] == found[1] == found[2] == found[3]
 
 
 @pytest.mark.parametrize(("engine", "n"), [(ENGINE, 300), (ENGINE, 5000), (NumpyEngine(), 300)])

@@ -37,9 +37,9 @@ def outputs_of_every_parallel_kernel(graphs):
     (block,) = graph.blocks
     U, Z = columns(1300, 5, rng), columns(1300, 6, rng)
     out = np.empty_like(U)
-    degrees = graph.degrees.copy()  # writable, as above: read-only arrays would be compiled for anew
-    args = (block.indptr.copy(), block.indices, block.weights.copy(), degrees, None)
-    spmm.laplacian_rows(0, *args, U, U, out)
+    degrees = graph.degrees.copy()
+    rows = (0, block.indptr, block.indices)
+    spmm.multiply(rows, block.weights, degrees, None, U, U, out, True)
     multivector = columns(20 * dense.CHUNK, 5, rng)
     groups = grouped(*batch_of_edges(graph, rng, 4000))
     vertices = groups[0]
@@ -50,7 +50,7 @@ def outputs_of_every_parallel_kernel(graphs):
     changes = batch.move_rows(vertices, G, (np.eye(5), H), rates, degrees, Z, moments, U)
     return [
         out,
-        dense.gram(multivector, multivector, dense.as_weights(None), False),
+        dense.gram(multivector, multivector, None, False, True),
         G,
         H,
         U,
@@ -75,12 +75,15 @@ def test_same_bits_for_any_number_of_threads(graphs):
 PRELUDE = """
 import sys, threading, multiprocessing as mp
 import numpy as np, numba
-from spectrograd.kernels.multivector import as_weights, gram
+from spectrograd.kernels.spmm import multiply
 
 U = np.random.default_rng(0).standard_normal((60_000, 5))
+indptr, indices = np.arange(60_001), np.random.default_rng(1).permutation(60_000).astype(np.int32)
 
-def once(_=None):
-    return gram(U, U, as_weights(None), False)
+def once(_=None, threaded=True):
+    out = np.empty_like(U)
+    multiply((0, indptr, indices), None, U[:, 0].copy(), None, U, U, out, threaded)
+    return out
 """
 
 
@@ -198,16 +201,16 @@ def test_functions_that_kernels_call_are_part_of_them():
 
 def test_serial_and_parallel_forms_do_not_share_a_cache(tmp_path):
     """Numba's disk cache knows names, not flags: whichever form came first would stand for both."""
-    threaded = """
-        gram{form}(U, U, as_weights(None), False)
+    body = """
+        once(threaded={threaded})
         try:
             print(numba.threading_layer())
         except ValueError:
             print("none")
     """
     seen = [
-        run_script(threaded.format(form=form), NUMBA_CACHE_DIR=str(tmp_path)).stdout.strip()
-        for form in (".serial", "", ".serial")
+        run_script(body.format(threaded=threaded), NUMBA_CACHE_DIR=str(tmp_path)).stdout.strip()
+        for threaded in (False, True, False)
     ]
     assert seen[0] == "none"
     assert seen[1] in ("tbb", "omp", "workqueue")
@@ -266,7 +269,7 @@ def test_every_kernel_is_compared_with_a_twin():
     called = {key.removesuffix(".serial") for key in dispatchers()}
     assert called >= {
         "spmm.laplacian_rows",
-        "multivector.gram",
+        "multivector.gram_chunks",
         "minibatch.batch_gradient",
         "minibatch.move_rows",
     }

@@ -53,36 +53,37 @@ def test_laplacian_rows(graphs, form, dtype, scaled, weighted, n_columns):
     out = np.full_like(U, 7)
     args = (first, indptr, indices, weights, diagonal, scale, U, V, out)
     expected = reference.laplacian_rows(*args)
-    form_of(spmm.laplacian_rows, form)(*args)
+    spmm.multiply((first, indptr, indices), *args[3:], form == "parallel")
     assert (out[:first] == 7).all()
     assert (out[last:] == 7).all()
     close(out, expected, dtype)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("with_metric", [True, False])
 @pytest.mark.parametrize("widths", [(3, 4), (8, 8), (5, 19)])  # blocks of 4 x 8, whole and in parts
-def test_gram(form, dtype, with_metric, widths):
+def test_gram(threaded, dtype, with_metric, widths):
+    """The kernel gram_chunks, on shares of the chunks and on all at once."""
     rng = np.random.default_rng(1)
     n_rows = 2 * dense.CHUNK + 17
     U, V = (columns(n_rows, width, rng, dtype) for width in widths)
     metric = rng.random(n_rows).astype(dtype) if with_metric else None
-    found = form_of(dense.gram, form)(U, V, dense.as_weights(metric), False)
+    found = dense.gram(U, V, metric, False, threaded)
     assert found.dtype == np.float64
     # float32 vectors, yet the sums are float64: as exact as the twin
     np.testing.assert_allclose(found, reference.gram(U, V, metric), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("width", [1, 4, 7, 8, 13, 40])
-def test_symmetric_gram(form, width):
+def test_symmetric_gram(threaded, width):
     rng = np.random.default_rng(1)
     U, metric = (
         columns(dense.CHUNK + 17, width, rng, np.float32),
         rng.random(dense.CHUNK + 17).astype(np.float32),
     )
-    found = form_of(dense.gram, form)(U, U, dense.as_weights(metric), True)
+    found = dense.gram(U, U, metric, True, threaded)
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, reference.gram(U, U, metric), rtol=0, atol=1e-9)
 

@@ -15,7 +15,7 @@ from spectrograd.engines import LocalEngine
 from spectrograd.kernels import blas as wide
 from spectrograd.kernels import coarsening as coarsen
 from spectrograd.kernels import multivector as dense
-from spectrograd.kernels import spmm as recurrence
+from spectrograd.kernels import spmm
 from spectrograd.operators.laplacian import laplacian
 
 FORMS = ["parallel", "serial"]
@@ -41,21 +41,22 @@ def test_recurrence(form, weighted, dtype, n_columns):
         args = (rows, block.weights, operator.diagonal, metric, coefficients, rank_one, U)
         out = np.zeros_like(U)
         expected = reference.recurrence_rows(*args, previous, out)
-        form_of(recurrence.recurrence_rows, form)(*args, previous, out)
+        spmm.recurrence(*args, previous, out, form == "parallel")
         np.testing.assert_allclose(out, expected, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-12)
         reused = previous.copy()
-        form_of(recurrence.recurrence_rows, form)(*args, reused, reused)
+        spmm.recurrence(*args, reused, reused, form == "parallel")
         np.testing.assert_array_equal(reused, out)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("width", [4, 8, 19])
-def test_combine(form, width):
+def test_combine(threaded, width):
+    """The kernel combine_chunks, on shares of the chunks and on all at once."""
     rng = np.random.default_rng(0)
     U, V, C, E = (rng.standard_normal(s) for s in ((3000, 5), (3000, 2), (5, width), (2, width)))
-    kernel = form_of(dense.combine, form)
-    np.testing.assert_allclose(kernel(U, C, V, E), reference.combine(U, C, V, E), atol=1e-12)
-    np.testing.assert_allclose(kernel(U, C, None, None), reference.combine(U, C, None, None), atol=1e-12)
+    for more in ((V, E), (None, None)):
+        found = dense.combine(U, C, *more, threaded)
+        np.testing.assert_allclose(found, reference.combine(U, C, *more), atol=1e-12)
 
 
 @pytest.mark.parametrize("threaded", [False, True])
@@ -99,7 +100,7 @@ def test_a_wide_gram_of_float32_is_summed_in_float64():
     half = rng.standard_normal((30_000, 60)).astype(np.float32)
     U, V = np.vstack([half, half]), np.vstack([half, -half])
     assert np.abs(LocalEngine().gram(U, V)).max() < 1e-9  # float32 sums: 1e-2
-    assert np.abs(dense.gram(U, V, dense.as_weights(None), False)).max() < 1e-9
+    assert np.abs(dense.gram(U, V, None, False, False)).max() < 1e-9
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
@@ -137,18 +138,19 @@ def test_a_wide_gram_takes_no_memory_for_each_of_its_rows():
     assert peak < 40e6
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("threaded", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_residual(form, dtype):
+def test_residual(threaded, dtype):
+    """The kernel residual_chunks."""
     rng = np.random.default_rng(0)
     Q, AQ = rng.standard_normal((2, 3000, 6)).astype(dtype)
     values, metric = rng.random(4), (1 + rng.random(3000)).astype(dtype)
     for b in (metric, None):
-        R, squares = form_of(dense.residual, form)(Q, AQ, values, dense.as_weights(b, dtype), True)
+        R, squares = dense.residual(Q, AQ, values, b, True, threaded)
         expected, expected_squares = reference.residual(Q, AQ, values, b)
         np.testing.assert_allclose(R, expected, atol=1e-5 if dtype == np.float32 else 1e-12)
         np.testing.assert_allclose(squares, expected_squares, rtol=1e-4 if dtype == np.float32 else 1e-12)
-        nothing, norms = form_of(dense.residual, form)(Q, AQ, values, dense.as_weights(b, dtype), False)
+        nothing, norms = dense.residual(Q, AQ, values, b, False, threaded)
         assert nothing.size == 0
         np.testing.assert_allclose(norms, squares, rtol=1e-13)  # two loops for the compiler
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -97,11 +97,19 @@ class MultiVectorList:
         ]
 
 
-# --- In memory: vectors as rows of one array, orthogonalised and rotated by compiled kernels
+# --- In memory: vectors as rows of one array, orthogonalised and rotated by BLAS in chunks of nodes
+
+# Nodes of a chunk. Measured with one thread: calls cost nothing beside the products of so many, forty rows of
+# them stay in a core's second cache, and nothing has to be compiled, at the speed of kernels of our own.
+CHUNK = 1 << 14
+FEW = 4  # rows of which BLAS multiplies each one alone (gemv) faster than all together (gemm)
 
 
 class RowBasis:
-    """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis."""
+    """The first ``filled`` rows of ``stored``, limit x N, are the columns of the basis.
+
+    Sums over the chunks are added in order, so the bits do not depend on the number of threads.
+    """
 
     def __init__(self, n_rows: int, limit: int, dtype: DTypeLike, thresholds: Thresholds = USUAL) -> None:
         self.stored: Array = np.empty((limit, n_rows), dtype)
@@ -129,30 +137,30 @@ class RowBasis:
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
         """Mutates: make the rows from ``count`` on orthogonal to those before."""
-        stored = self.stored
-        width = self.filled - count
-        if stored.shape[1] <= self.thresholds.small:
-            with one_thread():
-                return self._orthogonalize_small(first, count)
-        from spectrograd.kernels.multivector import orthogonalize
-
-        run = orthogonalize if stored.shape[1] > self.thresholds.parallel_rows else orthogonalize.serial
-        coefficients, inner = run(stored, first, count, width)
-        return np.asarray(coefficients), np.asarray(inner)
-
-    def _orthogonalize_small(self, first: int, count: int) -> tuple[Array, Array]:
-        """Do the same by numpy, for short vectors."""
         basis = self.stored[:count]
         new = self.stored[count : self.filled]
-        # 1. against the last vectors, which hold nearly all of the projection
-        # (count - first, width): three-term recurrences leave hardly anything along the others
-        near = self.stored[first:count] @ new.T
-        new -= near.T @ self.stored[first:count]
-        # 2. against all: "twice is enough" (Kahan; Parlett 1980)
-        rest = basis @ new.T
-        new -= rest.T @ basis
+        if self.stored.shape[1] <= CHUNK:
+            with one_thread():
+                return _orthogonalize_chunk(basis, new, first)
+
+        def without_near(nodes: slice) -> Array:
+            _subtract(new[:, nodes], near, basis[first:, nodes])
+            return _products(basis[:, nodes], new[:, nodes])
+
+        def without_all(nodes: slice) -> Array:
+            _subtract(new[:, nodes], rest, basis[:, nodes])
+            return np.asarray(new[:, nodes] @ new[:, nodes].T)
+
+        with one_thread():
+            # 1. coefficients along the last vectors, which hold nearly all of the projection:
+            # three-term recurrences leave hardly anything along the others
+            near = self._sum(lambda nodes: _products(basis[first:, nodes], new[:, nodes]))
+            # 2. take them out, and measure what is left along all: "twice is enough" (Parlett 1998, 6.9)
+            rest = self._sum(without_near)
+            # 3. take that out; inner products of the remainder
+            inner = self._sum(without_all)
         rest[first:] += near
-        return rest, np.asarray(new @ new.T, dtype=np.float64)
+        return rest, inner
 
     def rotate(self, start: int, stop: int, Y: Array) -> None:
         """Mutates: replace rows by their combinations; the rows behind close up."""
@@ -161,15 +169,60 @@ class RowBasis:
         behind = self.filled - stop
         if Y.size == 1:
             part[0] *= part.dtype.type(Y[0, 0])
-        elif width == 0 or part.shape[1] <= self.thresholds.small:
-            with one_thread():
-                part[:width] = Y.T.astype(part.dtype) @ part[: len(Y)]
-        else:
-            from spectrograd.kernels.multivector import rotate
+        elif width > 0:
+            C = Y.T.astype(part.dtype)
 
-            run = rotate if part.shape[1] > self.thresholds.parallel_rows else rotate.serial
-            run(part, np.ascontiguousarray(Y, dtype=np.float64))
+            def combine(nodes: slice) -> None:
+                part[:width, nodes] = C @ part[: len(Y), nodes]
+
+            with one_thread():
+                self._by_chunks(combine)
         # fewer columns than before: those behind close up
         if width < stop - start:
             part[width : width + behind] = self.stored[stop : self.filled].copy()
         self.filled = start + width + behind
+
+    def _sum(self, products: Callable[[slice], Array]) -> Array:
+        """Add in float64 what ``products`` makes of each chunk, in order."""
+        total, *others = self._by_chunks(products)
+        total = total.astype(np.float64)
+        for part in others:
+            total += part
+        return np.asarray(total)
+
+    def _by_chunks(self, work: Callable[[slice], Any]) -> list[Any]:
+        """Results for all chunks, in order; threads share them where there are enough."""
+        n_nodes = self.stored.shape[1]
+        chunks = [slice(start, start + CHUNK) for start in range(0, n_nodes, CHUNK)]
+        if n_nodes <= self.thresholds.parallel_rows:
+            return [work(nodes) for nodes in chunks]
+        from spectrograd.kernels.jit import side_by_side
+
+        return side_by_side(work, [(nodes,) for nodes in chunks])
+
+
+def _orthogonalize_chunk(basis: Array, new: Array, first: int) -> tuple[Array, Array]:
+    """Mutates: the same three steps where one chunk holds all nodes, by as few calls as possible."""
+    near = basis[first:] @ new.T
+    new -= near.T @ basis[first:]
+    rest = basis @ new.T
+    new -= rest.T @ basis
+    rest[first:] += near
+    return rest, np.asarray(new @ new.T, dtype=np.float64)
+
+
+def _products(rows: Array, new: Array) -> Array:
+    """``rows new'``, one entry for each pair of rows."""
+    if 1 < len(new) < FEW:
+        return np.stack([rows @ one for one in new], axis=1)
+    return np.asarray(rows @ new.T)
+
+
+def _subtract(new: Array, coefficients: Array, rows: Array) -> None:
+    """Mutates: ``new -= coefficients' rows``."""
+    C = coefficients.T.astype(new.dtype, copy=False)
+    if 1 < len(new) < FEW:
+        for one, c in zip(new, C, strict=True):
+            one -= c @ rows
+    else:
+        new -= C @ rows

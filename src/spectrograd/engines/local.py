@@ -60,22 +60,16 @@ class LocalEngine(Engine):
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
-        from spectrograd.kernels.spmm import laplacian_column, laplacian_rows
+        from spectrograd.kernels.spmm import multiply
 
         X = np.ascontiguousarray(X)
         # gathered rows, scaled once instead of once per entry
         V = X if operator.scale is None else operator.scale[:, None] * X
         out = np.empty_like(X)
         for b in operator.graph.blocks:
-            # one column is a loop of its own: no row of the block fits a register
+            rows = (b.start, b.indptr, b.indices)
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
-            large = len(b.indices) > self.thresholds.worth_threads
-            if X.shape[1] == 1:
-                column = laplacian_column if large else laplacian_column.serial
-                column((b.start, b.indptr, b.indices), *numbers, X[:, 0], V[:, 0], out[:, 0])
-            else:
-                columns = laplacian_rows if large else laplacian_rows.serial
-                columns(b.start, b.indptr, b.indices, *numbers, X, V, out)
+            multiply(rows, *numbers, X, V, out, len(b.indices) > self.thresholds.worth_threads)
         return out
 
     def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
@@ -109,9 +103,9 @@ class LocalEngine(Engine):
         assert operator.scale is None, "bring the operator to random_walk_form() first"
         self.work.passes += 1
         self.work.matvecs += X.shape[1]
-        return self._run_run_fused(operator.astype(X.dtype), X, before, coefficients, out)
+        return self._run_fused(operator.astype(X.dtype), X, before, coefficients, out)
 
-    def _run_run_fused(
+    def _run_fused(
         self,
         operator: SparseOperator,
         X: Array,
@@ -119,7 +113,7 @@ class LocalEngine(Engine):
         coefficients: Coefficients,
         out: Array | None,
     ) -> Array:
-        from spectrograd.kernels.spmm import recurrence_rows
+        from spectrograd.kernels.spmm import recurrence
 
         abc = tuple(X.dtype.type(value) for value in coefficients)
         out = np.empty_like(X) if out is None else out
@@ -130,12 +124,9 @@ class LocalEngine(Engine):
             rank_one = (low_rank.factors[:, 0], self._project(low_rank, X))
         # One pass over the edges: product, diagonal, recurrence and rank-one part row by row.
         for b in operator.graph.blocks:
-            run = (
-                recurrence_rows if len(b.indices) > self.thresholds.worth_threads else recurrence_rows.serial
-            )
             rows = (b.start, b.indptr, b.indices)
-            weights = b.weights_in(X.dtype)
-            run(rows, weights, operator.diagonal, metric, abc, rank_one, X, before, out)
+            numbers = (b.weights_in(X.dtype), operator.diagonal, metric, abc, rank_one)
+            recurrence(rows, *numbers, X, before, out, len(b.indices) > self.thresholds.worth_threads)
         # A low-rank part of higher rank takes a pass over the rows of its own.
         if low_rank is not None and rank_one is None:
             small = self._project(low_rank, X)
@@ -144,7 +135,7 @@ class LocalEngine(Engine):
 
     def gram(self, X: Array, Y: Array, metric: Array | None = None, *, symmetric: bool = False) -> Array:
         """Compute the same bits for any number of threads, also of BLAS; half the work if symmetric."""
-        if len(X) <= self.thresholds.small:
+        if self._is_small(X) and self._is_small(Y):
             left = X if metric is None else metric[:, None] * X
             with one_thread():
                 return np.asarray(left.T.astype(np.float64) @ Y.astype(np.float64))
@@ -153,16 +144,15 @@ class LocalEngine(Engine):
 
             with one_thread():
                 return blas.gram(X, Y, metric, symmetric or X is Y, self._is_parallel(X))
-        from spectrograd.kernels.multivector import as_weights, gram
+        from spectrograd.kernels.multivector import gram
 
         # Chunks of fixed size, added in order: the bits do not depend on the number of threads.
-        run = gram if self._is_parallel(X) else gram.serial
         # float64 sums of SUM_CHUNK rows each, added in order
-        weights = as_weights(metric)
         total = np.zeros((X.shape[1], Y.shape[1]))
         for first in range(0, len(X), SUM_CHUNK):
             rows = slice(first, first + SUM_CHUNK)
-            total += run(X[rows], Y[rows], weights[rows], symmetric or X is Y)
+            weights = None if metric is None else metric[rows]
+            total += gram(X[rows], Y[rows], weights, symmetric or X is Y, self._is_parallel(X))
         return total
 
     def _is_wide(self, n_products: int) -> bool:
@@ -191,7 +181,7 @@ class LocalEngine(Engine):
                 return blas.combine(X, C, Y, small, self._is_parallel(X))
         from spectrograd.kernels.multivector import combine
 
-        return np.asarray(combine(np.ascontiguousarray(X), C, Y, small))
+        return np.asarray(combine(X, C, Y, small, self._is_parallel(X)))
 
     def combine_inplace(self, X: Array, C: Array, Y: Array | None = None, E: Array | None = None) -> Array:
         """Mutates X, some rows at a time: no second multivector is needed."""
@@ -229,10 +219,9 @@ class LocalEngine(Engine):
             R = np.asarray(AX - b * X * values, dtype=Q.dtype)
             squares = (R.astype(np.float64) ** 2 / b).sum(axis=0)
         else:
-            from spectrograd.kernels.multivector import as_weights, residual
+            from spectrograd.kernels.multivector import residual
 
-            run = residual if self._is_parallel(Q) else residual.serial
-            R, squares = run(Q, AQ, values, as_weights(metric, Q.dtype), keep)
+            R, squares = residual(Q, AQ, values, metric, keep, self._is_parallel(Q))
         return R, np.sqrt(squares)
 
     def scale_rows(self, X: Array, factors: Array) -> Array:

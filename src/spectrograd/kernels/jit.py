@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numba
+import numpy as np
 from numba.core import event
+from numpy.typing import DTypeLike
 
 COMPILING = "compiling {}: some seconds, once on this machine"
 EVENT = "numba:compile"  # not when a kernel is found in the cache on disk
@@ -174,6 +176,16 @@ def _on_tbb() -> bool:
         return False
 
 
+def read_only(array: np.ndarray | None, dtype: DTypeLike) -> np.ndarray:
+    """A vector as kernels take it: one type for all of a number type, none at all is one without entries.
+
+    Otherwise a kernel would be compiled for what may be written, for what may not, and for none.
+    """
+    view = np.empty(0, dtype) if array is None else np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view
+
+
 # --- Plain threads for serial kernels, which let go of Python's lock.
 
 N_SHARES = 8  # more than threads, so that one who is late holds up nobody
@@ -206,7 +218,8 @@ def side_by_side(work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> l
 
 def share_rows(kernel: Callable[..., Any], n_rows: int, *given: Any) -> None:
     """Call ``kernel(first, last, *given)`` for shares of the rows; it must not matter how they are cut."""
-    bounds = [n_rows * share // N_SHARES for share in range(N_SHARES + 1)]
+    n_shares = max(N_SHARES, 2 * numba.get_num_threads())
+    bounds = [n_rows * share // n_shares for share in range(n_shares + 1)]
     side_by_side(kernel, [(*share, *given) for share in pairwise(bounds)])
 
 

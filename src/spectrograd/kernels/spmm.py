@@ -1,13 +1,46 @@
-"""Sparse matrix times a few columns, fused with the diagonal and the scaling of a Laplacian."""
+"""Sparse matrix times a few columns, fused with the diagonal and the scaling of a Laplacian.
+
+Kernels are compiled once per type of numbers, weighted or not: :func:`multiply` and :func:`recurrence` give
+them what is missing as arrays without entries, and what may be written as what may not.
+"""
+
+from typing import Any
 
 import numba
 import numpy as np
 
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.kernels.jit import inner, parallel
+from spectrograd.kernels.jit import inner, parallel, read_only
 from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_first
 
 CHUNK = 256
+Rows = tuple[int, np.ndarray, np.ndarray]  # the first row of a block, indptr and indices
+
+
+def multiply(
+    rows: Rows,
+    weights: np.ndarray | None,
+    diagonal: np.ndarray,
+    scale: np.ndarray | None,
+    U: np.ndarray,
+    V: np.ndarray,
+    out: np.ndarray,
+    threaded: bool,
+) -> None:
+    """Mutates: the rows of one block in ``out``, which is ``diag(diagonal) U - diag(scale) W V``."""
+    start, *arrays = rows
+    indptr, indices = (read_only(array, array.dtype) for array in arrays)
+    numbers = (
+        None if weights is None else read_only(weights, U.dtype),
+        read_only(diagonal, U.dtype),
+        read_only(scale, U.dtype),
+    )
+    if U.shape[1] == 1:  # a loop of its own: no row of the block fits a register
+        column = laplacian_column if threaded else laplacian_column.serial
+        column(start, indptr, indices, *numbers, U[:, 0], V[:, 0], out[:, 0])
+    else:
+        columns = laplacian_rows if threaded else laplacian_rows.serial
+        columns(start, indptr, indices, *numbers, U, V, out)
 
 
 @parallel
@@ -15,7 +48,7 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
     """Mutates: the rows of one block in ``out``.
 
     ``out_i = diagonal_i u_i - scale_i sum_j w_ij v_j`` where ``V = diag(scale) U`` was prepared by
-    the caller (gathering one array is cheaper than two). ``weights`` and ``scale`` may be None.
+    the caller (gathering one array is cheaper than two). ``weights`` may be None, ``scale`` empty.
     """
     n_rows = indptr.shape[0] - 1
     n_columns = U.shape[1]
@@ -26,7 +59,7 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
         for r in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
             i = start + r
             d = diagonal[i]
-            s = one if scale is None else scale[i]
+            s = scale[i] if scale.shape[0] > 0 else one
             span = (indptr[r], indptr[r + 1])
             for k in range(0, whole, WIDTH):
                 # eight columns in one register: diagonal_i u_i - scale_i sum_j w_ij v_j
@@ -38,13 +71,12 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
 
 
 @parallel
-def laplacian_column(block, weights, diagonal, scale, u, v, out):
+def laplacian_column(start, indptr, indices, weights, diagonal, scale, u, v, out):
     """Mutates: the entries of one block in ``out``, for a single vector.
 
-    As :func:`laplacian_rows`, with ``block = (start, indptr, indices)``. Two sums at once, and indices
-    without a sign: numba then need not look for negative ones.
+    As :func:`laplacian_rows`. Two sums at once, and indices without a sign: numba then need not look for
+    negative ones.
     """
-    start, indptr, indices = block
     n_rows = indptr.shape[0] - 1
     one = np.uintp(1)
     two = np.uintp(2)
@@ -67,7 +99,7 @@ def laplacian_column(block, weights, diagonal, scale, u, v, out):
                 x = v[np.uint32(indices[p])]
                 total += x if weights is None else weights[p] * x
             total += other
-            if scale is not None:
+            if scale.shape[0] > 0:
                 total *= scale[start + r]
             out[start + r] = diagonal[start + r] * u[start + r] - total
 
@@ -133,7 +165,36 @@ def _sum_block_rest(span, indices, weights, V, rest):
 
 # --- The three-term recurrence of polynomial filters, fused into one pass over the rows.
 
-CHUNK = 256
+
+def recurrence(
+    rows: Rows,
+    weights: np.ndarray | None,
+    diagonal: np.ndarray,
+    metric: np.ndarray | None,
+    coefficients: tuple[Any, Any, Any],
+    rank_one: tuple[np.ndarray, np.ndarray] | None,
+    U: np.ndarray,
+    previous: np.ndarray,
+    out: np.ndarray,
+    threaded: bool,
+) -> None:
+    """Mutates: the rows of one block in ``out``, as :func:`recurrence_rows` has it."""
+    start, *arrays = rows
+    indptr, indices = (read_only(array, array.dtype) for array in arrays)
+    weights = None if weights is None else read_only(weights, U.dtype)
+    z, small = rank_one or (np.empty(0, U.dtype), np.empty((0, 0), U.dtype))
+    run = recurrence_rows if threaded else recurrence_rows.serial
+    run(
+        (start, indptr, indices),
+        weights,
+        read_only(diagonal, U.dtype),
+        read_only(metric, U.dtype),
+        coefficients,
+        (np.ascontiguousarray(z), np.ascontiguousarray(small)),
+        U,
+        previous,
+        out,
+    )
 
 
 @parallel
@@ -142,8 +203,8 @@ def recurrence_rows(block, weights, diagonal, metric, coefficients, rank_one, U,
 
     ``out = alpha B^-1 (diag(diagonal) - W - z c) U + beta U + gamma previous`` with ``B = diag(metric)``;
     ``block = (start, indptr, indices)``, ``coefficients = (alpha, beta, gamma)`` in the type of U, and
-    ``rank_one = (z, c U)`` with one row of U's width in the latter; ``weights``, ``metric`` and ``rank_one``
-    may be None. ``out`` may be ``previous``: each row is read before it is written.
+    ``rank_one = (z, c U)`` with one row of U's width in the latter; ``weights`` may be None, ``metric`` and
+    ``rank_one`` empty. ``out`` may be ``previous``: each row is read before it is written.
     """
     n_rows = block[1].shape[0] - 1
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
@@ -161,7 +222,7 @@ def _recurrence(rows, block, weights, diagonal, metric, coefficients, rank_one, 
     for r in range(rows[0], rows[1]):
         i = start + r
         a = alpha
-        if metric is not None:
+        if metric.shape[0] > 0:
             a /= metric[i]
         # out_i = (alpha d_i / b_i + beta) u_i + gamma before_i - alpha / b_i (sum_j w_ij u_j + z_i c u)
         b = a * diagonal[i] + beta
@@ -169,12 +230,12 @@ def _recurrence(rows, block, weights, diagonal, metric, coefficients, rank_one, 
         for k in range(0, whole, WIDTH):
             own = b * take(U, i, k) + gamma * take(previous, i, k)
             total = neighbour_lanes(span, indices, weights, U, k)
-            if rank_one is not None:
+            if rank_one[0].shape[0] > 0:
                 total = total + rank_one[0][i] * take(rank_one[1], 0, k)
             put(out, i, k, own - a * total)
         if rest > 0:
             own = b * take_first(U, i, whole, rest) + gamma * take_first(previous, i, whole, rest)
             total = neighbour_rest(span, indices, weights, U, rest)
-            if rank_one is not None:
+            if rank_one[0].shape[0] > 0:
                 total = total + rank_one[0][i] * take_first(rank_one[1], 0, whole, rest)
             put_first(out, i, whole, rest, own - a * total)

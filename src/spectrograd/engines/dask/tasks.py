@@ -141,13 +141,13 @@ def own_recurrence(
         if part is not None:
             product -= _matrix(part, X) @ X
         return np.asarray(a * product / masses + b * X + c * before, dtype=X.dtype)
-    from spectrograd.kernels.spmm import recurrence_rows
+    from spectrograd.kernels.spmm import recurrence
 
     # the kernel of the local engine, on the block's own rows and columns
-    run = recurrence_rows if len(part.indices) > WORTH_THREADS else recurrence_rows.serial
     out = np.empty_like(X)
     rows = (0, part.indptr, part.indices)
-    run(rows, part.weights_in(X.dtype), own, mass, (a, b, c), None, X, before, out)
+    numbers = (part.weights_in(X.dtype), own, mass, (a, b, c), None)
+    recurrence(rows, *numbers, X, before, out, len(part.indices) > WORTH_THREADS)
     return out
 
 
@@ -203,10 +203,11 @@ def _subtract(
         product = 0 if part is None else _matrix(part, V) @ V
         out[:] = diagonal[:, None] * U - (product if factors is None else factors[:, None] * product)
         return
-    from spectrograd.kernels.spmm import laplacian_rows
+    from spectrograd.kernels.spmm import multiply
 
-    run = laplacian_rows if len(part.indices) > WORTH_THREADS else laplacian_rows.serial
-    run(0, part.indptr, part.indices, part.weights_in(V.dtype), diagonal, factors, U, V, out)
+    rows = (0, part.indptr, part.indices)
+    numbers = (part.weights_in(V.dtype), diagonal, factors)
+    multiply(rows, *numbers, U, V, out, len(part.indices) > WORTH_THREADS)
 
 
 def _matrix(part: RowBlock, V: Array) -> sp.csr_array:
@@ -265,10 +266,9 @@ def residual_squares(Q: Array, AQ: Array, values: Array, metric: Array | None) -
         k = len(values)
         rest = AQ[:, :k].astype(np.float64) - masses * Q[:, :k] * values
         return np.asarray((rest**2 / masses).sum(axis=0))
-    from spectrograd.kernels.multivector import as_weights, residual
+    from spectrograd.kernels.multivector import residual
 
-    run = residual if len(Q) > PARALLEL_ROWS else residual.serial
-    return np.asarray(run(Q, AQ, values, as_weights(mass, Q.dtype), False)[1])
+    return residual(Q, AQ, values, mass, False, len(Q) > PARALLEL_ROWS)[1]
 
 
 def random(start: int, stop: int, n_columns: int, seed: int, dtype: DTypeLike) -> Array:
