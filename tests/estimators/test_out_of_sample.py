@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
@@ -24,6 +25,7 @@ from spectrograd import (
     metrics,
     to_networkx,
 )
+from spectrograd.estimators.out_of_sample import TrainingData
 
 N_OLD = 540
 
@@ -63,12 +65,12 @@ def test_new_nodes_by_rows_table_and_networkx(blocks, model):
     graph, truth = blocks
     new = np.arange(N_OLD, 600)
     by_table = model.predict(table_of_new(graph, new))
-    names = model.new_names_
+    names = model.new_names(table_of_new(graph, new))
     assert sorted(names.tolist()) == sorted(graph.names[new].tolist())
     classes = dict(zip(graph.names.tolist(), truth, strict=True))
     assert metrics.nmi([classes[name] for name in names], by_table) > 0.9
     by_networkx = model.predict(to_networkx(graph))
-    of = dict(zip(model.new_names_.tolist(), by_networkx.tolist(), strict=True))
+    of = dict(zip(model.new_names(to_networkx(graph)).tolist(), by_networkx.tolist(), strict=True))
     assert [of[name] for name in names] == by_table.tolist()
     by_rows = model.predict(graph.matrix[new][:, :N_OLD])
     assert metrics.nmi(truth[new], by_rows) > 0.9
@@ -201,6 +203,9 @@ def test_before_a_question_there_is_no_answer(blocks):
     fresh = SpectralClustering(3, random_state=0)
     assert not hasattr(fresh, "outlier_score_")
     assert not hasattr(fresh.fit(blocks[0]), "outlier_score_")
+    assert not hasattr(fresh, "new_names_")
+    with pytest.raises(NotFittedError):
+        SpectralClustering(3).new_names([[0.0]])
 
 
 def test_scores_change_nothing_and_the_old_attribute_says_so(clouds):
@@ -214,6 +219,17 @@ def test_scores_change_nothing_and_the_old_attribute_says_so(clouds):
     points.score_samples(X[300:302])
     with pytest.warns(FutureWarning):
         assert len(points.outlier_score_) == 100
+    with pytest.warns(FutureWarning, match=r"new_names\(X\) returns the names of new nodes"):
+        assert len(points.new_names_) == len(points.new_names(X[300:])) == 100
+
+
+def test_predict_computes_no_scores_that_nobody_asks_for(blocks, monkeypatch):
+    graph, _ = blocks
+    old = Graph.from_matrix(graph.matrix[:N_OLD][:, :N_OLD])
+    fitted = SpectralClustering(3, random_state=0).fit(old)
+    monkeypatch.setattr(TrainingData, "outlier_scores", lambda *_: pytest.fail("nobody asked"))
+    rows = graph.matrix[N_OLD:][:, :N_OLD]
+    assert len(fitted.predict(rows)) == len(fitted.transform(rows)) == graph.n_nodes - N_OLD
 
 
 def test_former_names_answer_with_a_warning(blocks):

@@ -69,11 +69,10 @@ def test_new_nodes_of_a_graph_on_disk_are_placed_as_in_memory(grown):
     assert not model.graph_.is_resident
     newcomers = change[(change[:, 1] >= 5_980) & (change[:, 0] < 5_980)]
     asked = Graph.from_edges(*newcomers.T)
-    labels, names = model.predict(asked), model.new_names_
+    labels, names = model.predict(asked), model.new_names(asked)
     assert metrics.score(truth[names], labels)["ari"] > 0.95
     scores = model.score_samples(asked)
-    memory.predict(asked)
-    assert memory.new_names_.tolist() == names.tolist()
+    assert memory.new_names(asked).tolist() == names.tolist()
     np.testing.assert_allclose(scores, memory.score_samples(asked), atol=0.1)
     entries = read_graph(path).matrix[:10]
     np.testing.assert_allclose(model.transform(entries), model.embedding_[:10], atol=1e-3)

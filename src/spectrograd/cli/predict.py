@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,6 +97,7 @@ def predict(
     model of points, a table of points. Of an embedding the rows of the new nodes are written.
     """
     from spectrograd.cli import run as running
+    from spectrograd.estimators.out_of_sample import extrapolate, new_embedding, new_labels
     from spectrograd.io.write_results import (
         check_embedding_path,
         check_labels_path,
@@ -116,13 +116,12 @@ def predict(
     if outlier_quantile is not None and not labelled:
         raise click.UsageError("--outlier-quantile: the run is an embedding and has no clusters")
     with session.stage("assign"), unusable(folder):
-        ask = partial(model.predict, outlier_quantile=outlier_quantile) if labelled else model.transform
-        values = ask(given)
+        rows = extrapolate(model, given)
+        values = new_labels(model, rows, outlier_quantile) if labelled else new_embedding(model, rows)
     with unusable(folder):
-        running.write_result(output, write, values, model.new_names_ if names is None else names)
+        running.write_result(output, write, values, rows.query.names if names is None else names)
     if session.summary_json is not None:
-        scores = model.score_samples(given)
-        session.save_summary(_summary(session, folder, new, model, values, scores))
+        session.save_summary(_summary(session, folder, new, model, values, rows.scores))
     return 0
 
 

@@ -30,6 +30,7 @@ from spectrograd.estimators.out_of_sample import (
     check_quantile,
     extrapolate,
     last_query,
+    make_query,
     new_embedding,
     new_labels,
     remember,
@@ -224,7 +225,7 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         Returns
         -------
         array of shape (n_new, n_components)
-            In the order of X, or of ``new_names_``. Zero where no edge leads to a node that took part in
+            In the order of X, or of ``new_names(X)``. Zero where no edge leads to a node that took part in
             ``fit``. A training sample gets its own row.
         """
         return new_embedding(self, remember(self, extrapolate(self, X)))
@@ -245,6 +246,20 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             agree on a cluster. Unlike scikit-learn's outlier detectors, larger is farther out.
         """
         return extrapolate(self, X).scores
+
+    def new_names(self, X: object) -> Array:
+        """Names of the new nodes in X, in the order of the rows of ``transform`` and ``predict``.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+
+        Returns
+        -------
+        array of shape (n_new,)
+            Row numbers where X is an array.
+        """
+        return make_query(self, X).names
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model into a folder, in place of an earlier model; see :func:`spectrograd.load`.
@@ -297,13 +312,15 @@ class Spectral(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
 
     @property
     def new_names_(self) -> Array:
-        """Names of the nodes of the last ``transform`` or ``predict``, in the order of its rows."""
-        return last_query(self, "names")
+        """Names of the nodes of the last ``transform`` or ``predict``; use ``new_names(X)``."""
+        names = last_query(self).query.names
+        warn("new_names_ will be removed: new_names(X) returns the names of new nodes", FutureWarning)
+        return names
 
     @property
     def outlier_score_(self) -> Array:
         """Outlier scores of the last ``transform`` or ``predict``; use ``score_samples(X)``."""
-        scores = last_query(self, "scores")
+        scores = last_query(self).scores
         warn("outlier_score_ will be removed: score_samples(X) returns the outlier scores", FutureWarning)
         return scores
 

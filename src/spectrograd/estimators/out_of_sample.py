@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -206,34 +206,37 @@ def _by_names(layers: Sequence[Graph | None], given: Array, names: NodeRows) -> 
 UNKNOWN = -1  # the label of a node that no cluster can be found for
 
 
-@dataclass(eq=False)
-class QueryScores:
-    """Outlier scores and names of the last ``transform`` or ``predict``."""
-
-    scores: Array | None = None
-    names: Array | None = None
-
-
-class Extrapolated(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Extrapolated:
     """The embedding of new nodes.
 
     Attributes
     ----------
+    query
+        What was asked, with the names of the new nodes.
     vectors : array of shape (n_new, k)
     reached : array of shape (n_new,)
         Whether edges join a new node to training nodes.
-    same : array of shape (n_new,)
-        The training row that a new one is, or -1.
-    scores : array of shape (n_new,)
-        Outlier scores.
-    names : array of shape (n_new,)
+    training
+        The data of the fit, to which outlier scores compare.
     """
 
+    query: Query
     vectors: Array
     reached: Array
-    same: Array
-    scores: Array
-    names: Array
+    training: TrainingData
+
+    @cached_property
+    def scores(self) -> Array:
+        """Outlier scores (n_new,), computed when first asked for."""
+        return self.training.outlier_scores(self.query, self.reached)
+
+
+@dataclass(eq=False)
+class LastQuery:
+    """The last ``transform`` or ``predict``, for ``outlier_score_`` and ``new_names_``, which go with it."""
+
+    rows: Extrapolated | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +251,7 @@ class TrainingData:
     names: Array
     makers: Sequence[QueryAffinity] | None = None
     clusters: NearestCluster | None = None
-    scores: QueryScores = field(default_factory=QueryScores)
+    last_query: LastQuery = field(default_factory=LastQuery)
 
     @cached_property
     def rows_by_name(self) -> NodeRows:
@@ -280,16 +283,17 @@ class TrainingData:
         extended = self.extension.extend(query.rows)
         is_known = query.same >= 0
         vectors = extended.vectors
-        reached = extended.reached | is_known
         # a training sample gets its own row, to the last bit
         vectors[is_known] = self.extension.vectors[query.same[is_known]]
-        # distances where the model has points, else how little the neighbours agree
+        return Extrapolated(query, vectors, extended.reached | is_known, self)
+
+    def outlier_scores(self, query: Query, reached: Array) -> Array:
+        """Scores by distances where the model has points, else by how little the neighbours agree."""
         statistic = query.outlier_scale
         if statistic is None:
             statistic = self._disagreement(query.rows.known)
         assert self.outlier_scale is not None
-        scores = np.where(reached, self.outlier_scale.score(statistic), 1.0)
-        return Extrapolated(vectors, reached, query.same, scores, query.names)
+        return np.where(reached, self.outlier_scale.score(statistic), 1.0)
 
 
 def rotate(vectors: Array, rotation: Array | None) -> Array:
@@ -314,10 +318,12 @@ def extrapolate(model: Spectral, X: object) -> Extrapolated:
             f"aggregation={model.aggregation_!r} has no rows for new nodes: "
             "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
         )
-    return training_data.rows(_query(model, X))
+    return training_data.rows(make_query(model, X))
 
 
-def _query(model: Spectral, X: object) -> Query:
+def make_query(model: Spectral, X: object) -> Query:
+    """The edges and the names of what ``transform`` or ``predict`` was given."""
+    check_is_fitted(model)
     makers = model._training_data.makers
     names = model._training_data.rows_by_name
     graph = model._training_data.graph
@@ -339,7 +345,8 @@ def new_labels(model: Clusterer, rows: Extrapolated, outlier_quantile: float | N
     assert clusters is not None
     labels = np.where(rows.reached, clusters.labels(rows.vectors), UNKNOWN)
     # a training sample keeps its label
-    labels = np.where(rows.same >= 0, model.labels_[rows.same], labels)
+    same = rows.query.same
+    labels = np.where(same >= 0, model.labels_[same], labels)
     if outlier_quantile is None:
         return labels
     return np.where(rows.scores >= outlier_quantile, UNKNOWN, labels)
@@ -352,17 +359,15 @@ def check_quantile(quantile: object) -> None:
 
 
 def remember(model: Spectral, rows: Extrapolated) -> Extrapolated:
-    """Keep scores and names for ``outlier_score_`` and ``new_names_``, beside the attributes of the fit."""
-    answers = model._training_data.scores
-    answers.scores = rows.scores
-    answers.names = rows.names
+    """Keep what was asked, without the vectors, for ``outlier_score_`` and ``new_names_``."""
+    model._training_data.last_query.rows = replace(rows, vectors=rows.vectors[:0])
     return rows
 
 
-def last_query(model: Spectral, name: Literal["scores", "names"]) -> Array:
+def last_query(model: Spectral) -> Extrapolated:
     """What :func:`remember` kept; before the first query an AttributeError."""
     training_data = getattr(model, "_training_data", None)
-    value: Array | None = None if training_data is None else getattr(training_data.scores, name)
-    if value is None:
-        raise AttributeError(f"there are {name} of new nodes after transform or predict only")
-    return value
+    rows: Extrapolated | None = None if training_data is None else training_data.last_query.rows
+    if rows is None:
+        raise AttributeError("there was no transform or predict yet; ask score_samples(X) or new_names(X)")
+    return rows

@@ -112,7 +112,7 @@ _CSR = ("data", "indices", "indptr")
 # --- Models on disk: a folder of arrays and one JSON file, whole or not there at all.
 
 FORMAT = "spectrograd-model"
-VERSION = 2
+VERSION = 3
 CLASSES = (
     "SpectralEmbedding",
     "SpectralClustering",

@@ -42,7 +42,7 @@ _CLASSES = {
     ),
     "embedding": "Embedding",
     "estimators.affinity_rows": "DistanceRows FeatureQuery KernelRows MatrixRows PointRows",
-    "estimators.out_of_sample": "QueryScores TrainingData",
+    "estimators.out_of_sample": "LastQuery TrainingData",
     "graph.components": "Connectivity",
     "graph.feature_rows": "ResidentFeatures",
     "graph.features": "FeatureGraph",
@@ -90,7 +90,7 @@ CACHED: Mapping[str, tuple[str, ...]] = {
     "TrainingData": ("outlier_scale",),
 }
 """Class name -> cached properties that are saved with the fields, because they are expensive."""
-OMITTED: Mapping[str, tuple[str, ...]] = {"QueryScores": ("scores", "names")}
+OMITTED: Mapping[str, tuple[str, ...]] = {"LastQuery": ("rows",)}
 """Class name -> fields that a saved value does without."""
 
 
