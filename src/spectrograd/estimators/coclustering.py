@@ -123,12 +123,12 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         self
         """
         # 1. Input: a table without empty rows and columns.
-        table = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        table = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         table = sp.csr_array(table) if sp.issparse(table) else table
         self._check(table)
         # degrees of the bipartite graph, D_r and D_c
-        row_sums = np.asarray(table.sum(axis=1)).ravel()
-        column_sums = np.asarray(table.sum(axis=0)).ravel()
+        row_sums = np.asarray(table.sum(axis=1, dtype=np.float64)).ravel()
+        column_sums = np.asarray(table.sum(axis=0, dtype=np.float64)).ravel()
         rows = np.flatnonzero(row_sums)
         columns = np.flatnonzero(column_sums)
         part = _part(table, rows, columns)
@@ -179,11 +179,10 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         """``D_r^-1/2 u`` and ``D_c^-1/2 v`` of the largest singular values; sets their attributes."""
         # 1. the smaller side: its operator has fewer rows
         is_wide = table.shape[0] > table.shape[1]
-        side = sp.csr_array(table.T) if is_wide and sp.issparse(table) else (table.T if is_wide else table)
         own, other = (column_sums, row_sums) if is_wide else (row_sums, column_sums)
         # A_n A_n' = diag(f) Z Z' diag(f) with Z = A D_c^-1/2 and f = d_r^-1/2; its operator is I - A_n A_n'.
-        scaled = side * (1 / np.sqrt(other))[None, :]
-        rows = ResidentFeatures(sp.csr_array(scaled) if sp.issparse(scaled) else np.ascontiguousarray(scaled))
+        scaled = _scaled(table, 1 / np.sqrt(other), axis=0 if is_wide else 1)
+        rows = ResidentFeatures(scaled.T if is_wide else scaled)
         n = rows.shape[0]
         graph = FeatureGraph((), n, features=rows, row_scale=np.ones(n))
         root = np.sqrt(own)
@@ -197,7 +196,7 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
         near = solved.embedding.vectors / root[:, None]
         values = np.maximum(self.singular_values_, np.finfo(float).eps)
         # 3. the other side: v = A_n' u / sigma, in random-walk scaling D_c^-1 A' (D_r^-1/2 u) / sigma
-        far = np.asarray(side.T @ near) / np.outer(other, values)
+        far = np.asarray((table if is_wide else table.T) @ near) / np.outer(other, values)
         return (far, near) if is_wide else (near, far)
 
     def _set_attributes(self, solved: CertifiedEmbedding) -> None:
@@ -219,6 +218,15 @@ def _part(table: Any, rows: Array, columns: Array) -> Any:
     if len(rows) == table.shape[0] and len(columns) == table.shape[1]:
         return table
     return table[rows][:, columns]
+
+
+def _scaled(table: Any, factors: Array, axis: int) -> Any:
+    """The table with rows (axis 0) or columns (axis 1) times factors; the pattern is not copied."""
+    factors = factors.astype(table.dtype)
+    if not sp.issparse(table):
+        return table * (factors[:, None] if axis == 0 else factors)
+    of_entries = np.repeat(factors, np.diff(table.indptr)) if axis == 0 else factors[table.indices]
+    return sp.csr_array((table.data * of_entries, table.indices, table.indptr), shape=table.shape)
 
 
 def _on_all(labels: Array, places: Array, size: int) -> Array:

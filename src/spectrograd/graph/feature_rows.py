@@ -76,7 +76,7 @@ class FeatureRows(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ResidentFeatures(FeatureRows):
-    """Rows of features in memory."""
+    """Rows of features in memory: dense, CSR, or the transpose of either."""
 
     matrix: Any
 

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 from spectrograd.graph import GraphError
 from spectrograd.graph.feature_rows import FeatureRows
 from spectrograd.io.columns import NODE_COLUMNS
+from spectrograd.io.interop.anndata import H5AD_SUFFIX, names_of_cells
 from spectrograd.io.matrices import NPZ_SUFFIX, Archive, decoding
 from spectrograd.io.parquet import PARQUET_SUFFIX
 from spectrograd.io.points import Points, read_points
@@ -37,10 +38,11 @@ def read_features(
     Parameters
     ----------
     path : path-like
-        A sparse matrix of ``scipy.sparse.save_npz``, or any file of :func:`spectrograd.read_points`.
+        A sparse matrix of ``scipy.sparse.save_npz``, the ``X`` of an AnnData's ``.h5ad``, or any file of
+        :func:`spectrograd.read_points`.
     memory_limit : int, optional
-        Bytes; a sparse ``.npz`` or a ``.parquet`` that takes more than half of it stays on the disk, and
-        every pass reads it.
+        Bytes; a sparse ``.npz``, a ``.h5ad`` or a ``.parquet`` that takes more than half of it stays on the
+        disk, and every pass reads it.
     **how
         As of :func:`spectrograd.read_points`.
 
@@ -59,6 +61,9 @@ def read_features(
                 stream = NpzFeatures.open(path)
                 names = archive.get("names")
                 return (stream if streams else sp.csr_array(sp.load_npz(path))), names
+    if suffix == H5AD_SUFFIX:
+        cells = H5adFeatures.open(path)
+        return (cells if streams else cells.between(0, cells.n_rows)), cells.names()
     if suffix == PARQUET_SUFFIX and streams:
         opened = ParquetFeatures.open(path)
         return opened, opened.names()
@@ -140,19 +145,13 @@ class NpzFeatures(StreamedFeatures):
         ):
             kinds = (_kind_of(columns), _kind_of(numbers))
             step = BLOCK_BYTES // (kinds[0].itemsize + kinds[1].itemsize)
-            first = 0
-            while first < self.n_rows:
-                last = int(np.searchsorted(rows, rows[first] + step, side="right")) - 1
-                last = min(max(last, first + 1), self.n_rows)
+            for first, last in _row_blocks(rows, step):
                 count = int(rows[last] - rows[first])
                 indices = _next_numbers(columns, kinds[0], count, self.path)
-                values = _next_numbers(numbers, kinds[1], count, self.path)
-                if count and not 0 <= int(indices.min()) <= int(indices.max()) < self.n_features:
-                    raise GraphError(f"{self.path}: a column is out of range")
-                values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float32)
+                values = _as_floats(_next_numbers(numbers, kinds[1], count, self.path))
+                _check_columns(indices, self.n_features, self.path)
                 pointers = rows[first : last + 1] - rows[first]
                 yield sp.csr_array((values, indices, pointers), shape=(last - first, self.n_features))
-                first = last
 
 
 def _kind_of(stream: Any) -> np.dtype:
@@ -201,3 +200,77 @@ class ParquetFeatures(StreamedFeatures):
             for batch in parquet.ParquetFile(self.path).iter_batches(size, columns=list(self.columns)):
                 columns = [np.asarray(column, dtype=np.float32) for column in batch.columns]
                 yield np.ascontiguousarray(np.column_stack(columns))
+
+
+@dataclass(frozen=True, eq=False)
+class H5adFeatures(StreamedFeatures):
+    """The matrix ``X`` of an AnnData in a ``.h5ad`` file, CSR or dense: cells by genes or peaks."""
+
+    @classmethod
+    def open(cls, path: str) -> H5adFeatures:
+        """Read the shape and how many numbers are stored."""
+        h5py = need("h5py", f"reading {path}")
+        with decoding(path, "cannot be read as an AnnData"), h5py.File(path) as file:
+            if "X" not in file or "obs" not in file:
+                raise GraphError(f"{path}: holds no cells and features (obs, X)")
+            X = file["X"]
+            form = "dense" if hasattr(X, "dtype") else X.attrs.get("encoding-type")
+            if form not in ("dense", "csr_matrix"):
+                raise GraphError(f"{path}: X is stored as {form!r}: save it as CSR, whose rows are cells")
+            n_rows, n_features = (int(size) for size in (X.shape if form == "dense" else X.attrs["shape"]))
+            n_stored = n_rows * n_features if form == "dense" else int(X["data"].shape[0])
+        return cls(path, n_rows, n_features, n_stored)
+
+    def names(self) -> Array:
+        """Names of the cells."""
+        h5py = need("h5py", f"reading {self.path}")
+        with decoding(self.path, "cannot be read as an AnnData"), h5py.File(self.path) as file:
+            return names_of_cells(file)
+
+    def read(self) -> Iterator[Any]:
+        """Cells in blocks of some megabytes, as float32 or float64."""
+        h5py = need("h5py", f"reading {self.path}")
+        with decoding(self.path, "cannot be read as an AnnData"), h5py.File(self.path) as file:
+            X = file["X"]
+            yield from self._dense_blocks(X) if hasattr(X, "dtype") else self._sparse_blocks(X)
+
+    def _dense_blocks(self, X: Any) -> Iterator[Array]:
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.n_features)))
+        for first in range(0, self.n_rows, step):
+            yield _as_floats(X[first : first + step])
+
+    def _sparse_blocks(self, X: Any) -> Iterator[sp.csr_array]:
+        rows = X["indptr"][:].astype(np.int64)
+        if (
+            len(rows) != self.n_rows + 1
+            or rows[0] != 0
+            or rows[-1] != self.n_stored
+            or (np.diff(rows) < 0).any()
+        ):
+            raise GraphError(f"{self.path}: the row pointers of X do not fit its entries")
+        for first, last in _row_blocks(rows, BLOCK_BYTES // (X["data"].dtype.itemsize + 4)):
+            part = slice(int(rows[first]), int(rows[last]))
+            indices = X["indices"][part]
+            _check_columns(indices, self.n_features, self.path)
+            values = _as_floats(X["data"][part])
+            pointers = rows[first : last + 1] - rows[first]
+            yield sp.csr_array((values, indices, pointers), shape=(last - first, self.n_features))
+
+
+def _row_blocks(rows: Array, n_entries: int) -> Iterator[tuple[int, int]]:
+    """First rows and the rows after the last of blocks of about so many entries, by the row pointers."""
+    first = 0
+    while first < len(rows) - 1:
+        last = int(np.searchsorted(rows, rows[first] + n_entries, side="right")) - 1
+        last = min(max(last, first + 1), len(rows) - 1)
+        yield first, last
+        first = last
+
+
+def _check_columns(indices: Array, n_features: int, path: str) -> None:
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < n_features:
+        raise GraphError(f"{path}: a column is out of range")
+
+
+def _as_floats(values: Array) -> Array:
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float32)

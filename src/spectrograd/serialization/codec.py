@@ -48,7 +48,7 @@ _CLASSES = {
     "graph.features": "FeatureGraph",
     "graph.graph": "Graph RowBlock",
     "graph.multilayer": "MultilayerGraph",
-    "io.features": "NpzFeatures ParquetFeatures",
+    "io.features": "H5adFeatures NpzFeatures ParquetFeatures",
     "labels.eigengap": "Eigengap",
     "labels.matching": "LabelChanges",
     "labels.nearest_cluster": "NearestCluster",

@@ -136,9 +136,7 @@ def read_h5ad(path: str, key: str | None = None) -> tuple[Any, Array]:
                 raise GraphError(f"{path}: holds no cells and neighbours (obs, obsp)")
             noted = {name: _noted_keys(group) for name, group in file.get("uns", {}).items()}
             chosen = connectivities_key(file["obsp"], noted, key)
-            obs = file["obs"]
-            index = obs[obs.attrs.get("_index", "_index")]
-            names = as_objects([str(name) for name in read_elem(index)])
+            names = names_of_cells(file)
             matrix = read_elem(file["obsp"][chosen])
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, GraphError):
@@ -146,6 +144,14 @@ def read_h5ad(path: str, key: str | None = None) -> tuple[Any, Array]:
         raise GraphError(f"{path}: no readable .h5ad file ({error})") from None
     graph = graph_of_cells(matrix, names, chosen)
     return graph.matrix, names
+
+
+def names_of_cells(file: Any) -> Array:
+    """The ``obs_names`` of an open ``.h5ad`` file."""
+    obs = file["obs"]
+    index = obs[obs.attrs.get("_index", "_index")]
+    read_elem = need("anndata", "reading .h5ad").io.read_elem
+    return as_objects([str(name) for name in read_elem(index)])
 
 
 def _noted_keys(group: Any) -> dict[str, str]:
