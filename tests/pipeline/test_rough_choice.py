@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
+from sklearn.datasets import make_moons
 
 from spectrograd import Graph, datasets, metrics
 from spectrograd.labels.kmeans import rough_labels
@@ -19,6 +20,7 @@ from spectrograd.pipeline.rough_choice import KrylovSpace, choose_by_rough_vecto
 from spectrograd.pipeline.run import cluster, prepare
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.treatment import CLEAR_RATIO, reason_beyond_doubt
+from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers.settings import RunContext
 
 K = 5
@@ -106,6 +108,34 @@ def test_an_embedding_that_is_not_certified_leaves_the_usual_way(doubtful, monke
 def test_what_was_asked_for_leaves_no_choice(doubtful, params):
     settings = replace(SETTINGS, **params)
     assert choose_by_rough_vectors(prepare(doubtful, settings), settings, RunContext()) is None
+
+
+def test_neighbours_of_points_are_solved_for_once(embeds, monkeypatch):
+    """All columns by one solve; K of them are certified where the first treatment stands."""
+    widths = []
+
+    def counted(prepared, settings, context, run=rough_choice.run_trial):
+        widths.append(settings.n_components)
+        return run(prepared, settings, context)
+
+    monkeypatch.setattr(rough_choice, "run_trial", counted)
+    points = make_moons(800, noise=0.2, random_state=0)[0]
+    result = fit(knn_graph(points, 10), n_components=2, n_clusters=2)
+    assert widths == [4]
+    assert embeds == []
+    assert [each.n_vectors for each in result.treatment.candidates] == [2, 4]
+    assert result.certificate.converged
+    chosen = next(each for each in result.treatment.candidates if each.name == result.treatment.name)
+    assert result.embedding.n_components == chosen.n_vectors
+    assert result.regularization.tau == 0
+
+
+def test_tiny_graphs_are_solved_for_once(monkeypatch):
+    data = datasets.make_block_model(120, 3, mean_degree=16, mixing=0.45, random_state=0)
+    monkeypatch.setattr(rough_choice.KrylovSpace, "of_graph", None)
+    result = fit(data.graph, n_components=3, n_clusters=3)
+    assert len(result.treatment.candidates) == 2
+    assert result.certificate.converged
 
 
 def test_several_components_leave_the_usual_way():

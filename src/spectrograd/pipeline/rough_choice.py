@@ -3,8 +3,9 @@
 Candidates differ by more than the last digits of their vectors. So one Krylov space per operator, of a single
 vector, is expanded until its Ritz vectors are good enough for clusters; the treatment is chosen among
 partitions of these; and ``lanczos`` goes on with the basis of the one chosen, so that only one embedding is
-solved for to the end and certified. Where the basis would be large, or eigenvalues crowd at zero, the usual
-solve comes first (:mod:`spectrograd.pipeline.treatment`, docs/adr/0054-treatment-by-evidence.md).
+solved for to the end and certified. Neighbours of points in few dimensions, whose eigenvalues crowd at zero,
+and tiny graphs are solved for once, with the columns of the widest candidate. Where neither will do, the
+usual solve comes first (:mod:`spectrograd.pipeline.treatment`, docs/adr/0054-treatment-by-evidence.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import numpy as np
 from spectrograd.certificate.localization import decide_regularization
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.labels.kmeans import rough_labels, unit_rows
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.partition_criteria import cluster_shares
@@ -28,13 +28,14 @@ from spectrograd.linalg.subspace import Basis, RitzValues
 from spectrograd.operators.equilibration import Equilibration, equilibrate
 from spectrograd.operators.laplacian import MORE_TAU, TAU, Kind, Regularization, masked_laplacian
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.plan import ONE_VECTOR, PlannedSolver
+from spectrograd.pipeline.plan import MAX_COMPACT_LEVELS, ONE_VECTOR, PlannedSolver
 from spectrograd.pipeline.result import Result
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.single import PreparedGraph
 from spectrograd.pipeline.solve import embed
 from spectrograd.pipeline.treatment import (
     MAX_CLUSTERS_FOR_WIDE,
+    MIN_DANGLING_SHARE,
     Candidate,
     Plan,
     Treatment,
@@ -47,10 +48,11 @@ from spectrograd.pipeline.treatment import (
     reason_for,
     wide_columns,
 )
+from spectrograd.pipeline.trial import run_trial
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.lanczos import usual_basis_size
 from spectrograd.solvers.loop import INTERRUPTED
-from spectrograd.solvers.settings import RunContext
+from spectrograd.solvers.settings import RunContext, ignore_stage
 from spectrograd.typing import Array
 
 MAX_BASIS_BYTES = 1 << 26  # beyond, orthogonalisation takes longer than products
@@ -154,31 +156,17 @@ def choose_by_rough_vectors(
     k = settings.n_clusters or 0
     if not _is_suitable(prepared, settings, context, k):
         return None
+    choice = _Choice(prepared, settings, context, k)
     context.on_stage("solve")
-    began = time.perf_counter()
     try:
-        found = _Choice(prepared, settings, context, k).run()
+        return choice.by_wide_solve() if choice.is_for_wide_solve() else choice.by_krylov_spaces()
     except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
-        found = None
-    if found is None:
         return None
-    treatment, plan, space, regularization = found
-    # the winner alone is solved for to the end, from its basis
-    choice = PlannedSolver("lanczos", "goes on with the rough vectors that chose the treatment", ONE_VECTOR)
-    choice = choice._replace(by_size=True, basis=space.basis)
-    solved = embed(space.operator, plan.n_columns, settings, context, choices=(choice,))
-    if not solved.certificate.converged and solved.stop_reason != INTERRUPTED:
-        return None
-    seconds = {"solve": time.perf_counter() - began}
-    result = prepared.result_of(solved, space.operator, regularization, context, seconds)
-    return replace(result, treatment=treatment)
 
 
 def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContext, k: int) -> bool:
-    """Whether a basis for all candidates is small, its operator compact, and nothing was asked for."""
-    n = prepared.part.n_nodes
-    sizes: Thresholds = context.engine.thresholds
-    if not 2 <= k <= MAX_CLUSTERS_FOR_WIDE or settings.n_components != k or n <= sizes.all_vectors:
+    """Whether nothing was asked for that leaves no choice, and the graph is connected and in memory."""
+    if not 2 <= k <= MAX_CLUSTERS_FOR_WIDE or settings.n_components != k:
         return False
     if reason_by_settings(prepared, settings, context) or prepared.connectivity.groups is not None:
         return False
@@ -186,11 +174,9 @@ def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContex
         return False
     if not isinstance(context.engine, LocalEngine) or type(prepared.part) is not Graph:
         return False
-    if prepared.connectivity.labels[prepared.kept].any():  # a single vector finds one null vector
+    if prepared.part.n_nodes < wide_columns(k) + 3:
         return False
-    limit = max_steps(k)
-    few = n > 2 * limit and 4 * n * limit <= MAX_BASIS_BYTES
-    return few and len(prepared.part.search.first.widths) <= MAX_LEVELS
+    return not prepared.connectivity.labels[prepared.kept].any()  # a single vector finds one null vector
 
 
 def max_steps(k: int) -> int:
@@ -207,7 +193,66 @@ class _Choice:
     context: RunContext
     k: int
 
-    def run(self) -> tuple[Treatment, Plan, KrylovSpace, Regularization] | None:
+    def is_for_wide_solve(self) -> bool:
+        """Whether one solve with all columns serves all candidates, hardly longer than one with K."""
+        part = self.prepared.part
+        crowded = len(part.search.first.widths) > MAX_COMPACT_LEVELS
+        is_tiny = part.n_nodes <= self.context.engine.thresholds.all_vectors
+        return (crowded or is_tiny) and dangling_share(part) <= MIN_DANGLING_SHARE
+
+    def by_wide_solve(self) -> Result | None:
+        """The treatment chosen by the eigenvectors of one solve, of which the ones chosen are certified."""
+        k = self.k
+        usual = Plan(name_of(k, 0.0, "soft unit"), k, 0.0, "soft unit")
+        wide = Plan(name_of(wide_columns(k), 0.0, "commute"), wide_columns(k), 0.0, "commute")
+        # 1. all columns, without a certificate
+        asked = replace(self.settings, n_components=wide.n_columns, regularization=None)
+        trial = run_trial(self.prepared, asked, replace(self.context, on_stage=ignore_stage))
+        vectors = trial.solved.embedding.vectors
+        values = trial.solved.embedding.eigenvalues
+        decision = decide_regularization(trial.operator, vectors[:, :k])
+        if decision.tau or trial.cost.interrupted:
+            return None
+        # 2. beyond doubt? Else the better partition
+        reason = reason_beyond_doubt(decision, float(values[k] / values[k - 1]), k, self.prepared.part)
+        treatment = Treatment(usual.name, reason)
+        plan = usual
+        if not reason:
+            other, labels = self.measured(wide, values, vectors, None)
+            first, _ = self.measured(usual, values, vectors, labels)
+            plan = wide if other.is_better_than(first) else usual
+            treatment = Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, 1, (first, other))
+        # 3. a certificate for the columns chosen
+        result = trial.certified(plan.n_columns)
+        if not result.certificate.converged:
+            return None
+        seconds = {"solve": trial.cost.seconds["solve"] + result.seconds["solve"]}
+        return replace(result, treatment=treatment, regularization=decision, seconds=seconds)
+
+    def by_krylov_spaces(self) -> Result | None:
+        """The treatment chosen by rough vectors, with the certified embedding that goes on with them."""
+        n = self.prepared.part.n_nodes
+        limit = max_steps(self.k)
+        if not (n > 2 * limit and 4 * n * limit <= MAX_BASIS_BYTES):
+            return None
+        if len(self.prepared.part.search.first.widths) > MAX_LEVELS:
+            return None
+        began = time.perf_counter()
+        found = self.among_krylov_spaces()
+        if found is None:
+            return None
+        treatment, plan, space, regularization = found
+        # the winner alone is solved for to the end, from its basis
+        reason = "goes on with the rough vectors that chose the treatment"
+        choice = PlannedSolver("lanczos", reason, ONE_VECTOR, by_size=True, basis=space.basis)
+        solved = embed(space.operator, plan.n_columns, self.settings, self.context, choices=(choice,))
+        if not solved.certificate.converged and solved.stop_reason != INTERRUPTED:
+            return None
+        seconds = {"solve": time.perf_counter() - began}
+        result = self.prepared.result_of(solved, space.operator, regularization, self.context, seconds)
+        return replace(result, treatment=treatment)
+
+    def among_krylov_spaces(self) -> tuple[Treatment, Plan, KrylovSpace, Regularization] | None:
         """The treatment with plan, Krylov space and regularisation; None where vectors are too rough."""
         k = self.k
         # 1. K vectors, of the graph or, where these are localised, of the regularised graph
@@ -220,21 +265,19 @@ class _Choice:
         if reason:
             return Treatment(usual.name, reason), usual, space, decision
         # 3. partitions by the other candidates, each with the last one for a start, the first at the end
-        plans = [
-            *plan_candidates(k, self.prepared.part.n_nodes, 1, space.tau, dangling_share(space.operator), k)
-        ]
+        part = self.prepared.part
         spaces = {space.tau: space}
         labels: Array | None = None
         tried: list[tuple[Plan, Candidate]] = []
-        for plan in plans:
+        for plan in plan_candidates(k, part.n_nodes, 1, space.tau, dangling_share(part), k):
             if plan.tau not in spaces:
                 spaces[plan.tau] = self.space(plan.tau)
             wide = spaces[plan.tau].rough_vectors(plan.n_columns, plan.n_columns)
             if wide.n_good < k:
                 return None
-            candidate, labels = self.measured(plan, wide, labels)
+            candidate, labels = self.measured(plan, wide.ritz.values, wide.vectors, labels)
             tried.append((plan, candidate))
-        tried.insert(0, (usual, self.measured(usual, rough, labels)[0]))
+        tried.insert(0, (usual, self.measured(usual, rough.ritz.values, rough.vectors, labels)[0]))
         # 4. the one that tells most of those that are better than the first
         better = [each for each in tried if each[1].is_better_than(tried[0][1])]
         plan, _ = max(better, key=lambda each: each[1].criterion, default=tried[0])
@@ -287,11 +330,13 @@ class _Choice:
         ratio = float((rough.ritz.values[k] - slack) / rough.ritz.values[k - 1])
         return reason_beyond_doubt(decision, ratio, k, self.prepared.part)
 
-    def measured(self, plan: Plan, rough: RoughVectors, similar: Array | None) -> tuple[Candidate, Array]:
-        """A candidate with its criterion, by a partition of its rough vectors, and that partition."""
+    def measured(
+        self, plan: Plan, values: Array, vectors: Array, similar: Array | None
+    ) -> tuple[Candidate, Array]:
+        """A candidate with its criterion, by a partition of rough vectors, and that partition."""
         graph = self.prepared.part
-        columns = rough.vectors[:, : plan.n_columns]
-        weights = Treatment(plan.name, "", plan.rows).column_weights(rough.ritz.values[: plan.n_columns])
+        columns = vectors[:, : plan.n_columns]
+        weights = Treatment(plan.name, "", plan.rows).column_weights(values[: plan.n_columns])
         softly = 0.0 if self.settings.laplacian == "symmetric" else 1.0
         rows = unit_rows(columns if weights is None else columns * weights, softly)
         labels = rough_labels(rows, self.k, np.random.default_rng(SEED), similar)

@@ -20,7 +20,6 @@ import numpy as np
 from spectrograd.graph import Graph, GraphWarning
 from spectrograd.labels.partition_criteria import cluster_shares, edge_information, relative_information
 from spectrograd.notices import warn
-from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.memory_estimate import resident_bytes
@@ -222,10 +221,9 @@ def count_null_vectors(result: Result) -> int:
     return len(np.unique(components))
 
 
-def dangling_share(operator: Operator) -> float:
+def dangling_share(graph: Graph) -> float:
     """Share of the nodes that have at most two neighbours."""
-    assert isinstance(operator, SparseOperator)
-    counts = np.concatenate([np.diff(block.indptr) for block in operator.graph.blocks])
+    counts = np.concatenate([np.diff(block.indptr) for block in graph.blocks])
     return float((counts <= MAX_DANGLING_NEIGHBOURS).mean())
 
 
@@ -271,7 +269,7 @@ def select_treatment(
             prepared.part.n_nodes,
             count_null_vectors(first),
             first.regularization.tau,
-            dangling_share(first.operator),
+            dangling_share(prepared.part),
             first.embedding.n_components,
         )
     )
