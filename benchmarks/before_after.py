@@ -1,17 +1,17 @@
 """Two versions of the source on the same graphs, in turns.
 
 `python -m benchmarks.before_after OTHER_TREE [LARGEST]` with a checkout of the other version; graphs of the
-shootout of at most so many nodes. Seconds are the best of several fits, each version in a process of its own
-that is asked in turns, so that both meet the same noise.
+shootout of at most so many nodes. CPU seconds, on one thread, the least of several fits; each version is a
+process of its own that is asked in turns, so that both meet the same noise.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ from spectrograd import SpectralEmbedding
 for line in sys.stdin:
     path, k = line.split()
     matrix = sp.load_npz(path)
-    began = time.perf_counter()
+    began = time.process_time()
     SpectralEmbedding(int(k), affinity="precomputed", random_state=0).fit(matrix)
-    print(time.perf_counter() - began, flush=True)
+    print(time.process_time() - began, flush=True)
 """
 FIRST = """
 import numpy as np, warnings
@@ -70,7 +70,8 @@ def main(other: Path, largest: int) -> None:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree / "src")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    return {**os.environ, **threads, "PYTHONPATH": str(tree / "src")}
 
 
 def _child(tree: Path) -> subprocess.Popen[str]:
@@ -92,17 +93,23 @@ def _timed(children: dict[str, subprocess.Popen[str]], order: str) -> dict[str, 
 
 
 def _started(tree: Path, code: str) -> float:
-    """Best of three processes that have nothing compiled."""
+    """CPU seconds of the best of three processes that have nothing compiled."""
     seconds = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as cache:
-            began = time.perf_counter()
+            began = _spent_by_children()
             environment = {**_environment(tree), "NUMBA_CACHE_DIR": cache}
             subprocess.run(
                 [sys.executable, "-c", code], env=environment, check=True, stderr=subprocess.DEVNULL
             )
-            seconds.append(time.perf_counter() - began)
+            seconds.append(_spent_by_children() - began)
     return min(seconds)
+
+
+def _spent_by_children() -> float:
+    """CPU seconds of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

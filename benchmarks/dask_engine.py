@@ -71,9 +71,9 @@ def _rows(what: str, graph: Any, runs: dict[str, Run]) -> list[tuple[Any, ...]]:
     base = next(iter(runs.values()))[0]
     found = []
     for name, (seconds, engine) in runs.items():
-        told = engine.summary()
-        moved = f"{told.get('bytes_per_pass', 0.0) / 1e6:.1f}"
-        counts = (told["passes"], told.get("tasks", 0), told.get("rounds", 0), moved)
+        summary = engine.summary()
+        moved = f"{summary.get('bytes_per_pass', 0.0) / 1e6:.1f}"
+        counts = (summary["passes"], summary.get("tasks", 0), summary.get("rounds", 0), moved)
         sizes = (what, f"{graph.n_edges:,}", f"{graph.n_nodes:,}", name)
         found.append((*sizes, f"{seconds:.2f}", f"{seconds / base:.2f}", *counts))
     return found

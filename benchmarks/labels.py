@@ -161,7 +161,7 @@ def _summary(half: str, rows: list[Row]) -> str:
         means.append(f"{np.mean([float(row.scores[name] or 0) for row in ran]):.3f}" if ran else "")
         of_default.append(f"{np.mean([row.default for row in ran]):.3f} ({len(ran)})" if ran else "")
     below = [row for row in rows if _shortfall(row) > TOLERATED]
-    told = ", ".join(f"{row.case.name} {_shortfall(row):.2f}" for row in below)
+    shortfalls = ", ".join(f"{row.case.name} {_shortfall(row):.2f}" for row in below)
     lost = [row.case.name for row in rows if row.default < DISASTER * _best_of_ours(row)]
     ratios = [row.seconds[0] / max(row.seconds[1], 1e-9) for row in rows]
     small = [row.seconds[0] / max(row.seconds[1], 1e-9) for row in rows if row.k <= 10]
@@ -170,7 +170,7 @@ def _summary(half: str, rows: list[Row]) -> str:
         + table(("", *names), [["mean", *means], ["default on the same sets", *of_default]])
         + f"\n\nMore than {TOLERATED} below the better of K vectors and tau .1: "
         + f"{len(below)} of {len(rows)}"
-        + (f" ({told})" if told else "")
+        + (f" ({shortfalls})" if shortfalls else "")
         + f". Less than half of our best: {', '.join(lost) or 'none'}. CPU time of the default in units of "
         + f"that of its first treatment alone: geometric mean {_geometric(ratios):.2f}"
         + (f", K up to 10 {_geometric(small):.2f}" if small else "")

@@ -180,8 +180,8 @@ def in_memory(folder: Path, wanted: argparse.Namespace) -> dict[str, Any]:
     output = folder / "in_memory.npy"
     command = [sys.executable, "-c", IN_MEMORY, str(folder / "store"), str(wanted.clusters), str(output)]
     began = time.perf_counter()
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = json.loads(told.splitlines()[-1]) | {"seconds": time.perf_counter() - began}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = json.loads(printed.splitlines()[-1]) | {"seconds": time.perf_counter() - began}
     return found | scores(folder, output)
 
 

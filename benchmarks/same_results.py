@@ -71,23 +71,23 @@ def _fitted(model: Any, data: Any, seed: int) -> Any:
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """A line for every run that is not what it was."""
-    told = []
+    messages = []
     for name, old in before.items():
         new, solver = now[name], name.split()[1]
         if solver in STOCHASTIC:
             if abs(new["nmi"] - old["nmi"]) > 0.02:
-                told.append(f"{name}: NMI {old['nmi']:.3f} -> {new['nmi']:.3f}")
+                messages.append(f"{name}: NMI {old['nmi']:.3f} -> {new['nmi']:.3f}")
             continue
         moved = np.abs(np.subtract(new["eigenvalues"], old["eigenvalues"]))
         allowed = 1e-6 if solver in EXACT else np.add(new["residuals"], old["residuals"]) + 1e-9
         if old["converged"] and (moved > allowed).any():
-            told.append(f"{name}: eigenvalues moved by {moved.max():.2g}")
+            messages.append(f"{name}: eigenvalues moved by {moved.max():.2g}")
         agreement = metrics.score(np.array(old["labels"]), np.array(new["labels"]))["ari"]
         if old["converged"] and agreement < 0.999:
-            told.append(f"{name}: labels agree with ARI {agreement:.4f}")
+            messages.append(f"{name}: labels agree with ARI {agreement:.4f}")
         if old["converged"] and not new["converged"]:
-            told.append(f"{name}: no longer converged")
-    return told
+            messages.append(f"{name}: no longer converged")
+    return messages
 
 
 if __name__ == "__main__":
@@ -95,6 +95,6 @@ if __name__ == "__main__":
     if verb == "record":
         file.write_text(json.dumps(measured()))
     else:
-        told = differences(json.loads(file.read_text()), measured())
-        print("\n".join(told) or "the same")
-        sys.exit(bool(told))
+        messages = differences(json.loads(file.read_text()), measured())
+        print("\n".join(messages) or "the same")
+        sys.exit(bool(messages))

@@ -92,8 +92,8 @@ def _updated(data: Any, share: float) -> list[str]:
         model.partial_fit(Graph.from_edges(entries.row[new], entries.col[new]))
         assert not model.graph_.is_resident
         nmi = metrics.score(data.labels, model.labels_)["nmi"]
-        told = [passes, model.graph_.passes, model.update_action_]
-        return [*map(str, told), f"{nmi:.3f}", f"{model.certificate_.angle_bound:.3f}"]
+        counts = [passes, model.graph_.passes, model.update_action_]
+        return [*map(str, counts), f"{nmi:.3f}", f"{model.certificate_.angle_bound:.3f}"]
 
 
 def saved() -> str:
