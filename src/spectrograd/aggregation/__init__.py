@@ -1,4 +1,12 @@
-"""Aggregations: layers (and their embeddings) become one operator, with which the pipeline goes on."""
+"""Aggregations: layers (and their embeddings) become one operator, with which the pipeline goes on.
+
+Each is a module of this package with a line in ``REGISTRY``, and defines
+
+- ``aggregate(layers, *, alpha, **options) -> Operator``, where ``layers`` are :class:`Layers`;
+- ``NEEDS_EMBEDDINGS``, whether the layers are embedded before it;
+- ``OPTIONS``, the names of its options, where it has any;
+- ``run``, where it embeds layers and merged graph itself in one run (:mod:`spectrograd.aggregation.joint`).
+"""
 
 from __future__ import annotations
 

@@ -20,11 +20,14 @@ def aggregate(layers: Layers, *, alpha: float | str = "auto", **_: object) -> Sp
     A number is the paper's ``alpha``, the same for all layers; "auto" follows each layer's own scale
     (see :func:`resolve_alpha`).
     """
+    # 1. the sparse part, sum_s c_s L^s
     summed = mean.aggregate(layers)
+    # 2. the low-rank part: factors [U^1 .. U^S] (N x S K), each with the coefficient c_s alpha_s
     strengths = layers.weights * resolve_alpha(alpha, layers)
     factors = np.hstack(layers.embeddings)
     coefficients = np.repeat(strengths, [U.shape[1] for U in layers.embeddings])
-    if isinstance(summed, SumOperator):  # layers on disk
+    # 3. one operator of both
+    if isinstance(summed, SumOperator):  # layers on disk, which cannot be added entry by entry
         closeness = LowRank(np.ascontiguousarray(factors), coefficients)
         near = LowRankOperator(closeness, -float(strengths.sum()), 0.0, layers.names)
         return SumOperator((*summed.operators, near), (*summed.weights, 1.0))

@@ -28,7 +28,8 @@ def participation(operator: Operator, vectors: MultiVector, engine: Engine | Non
     """
     walk = Coordinates.random_walk(engine or LocalEngine(), operator)
     moments = walk.engine.column_statistics(walk.transform(vectors), walk.operator.metric)
-    second = moments.second / moments.mass  # over the volume: weights of any size
+    # Sums of d u^2 and d u^4 over the volume first: fourth powers of any weights then fit into float64.
+    second = moments.second / moments.mass
     fourth = moments.fourth / moments.mass
     return np.asarray(second**2 / fourth)
 
@@ -39,8 +40,10 @@ def columns_are_localized(engine: Engine, X: MultiVector, metric: MultiVector | 
     Random columns that a filter has damped a little show it long before they are eigenvectors: what grows in
     them lives on the same sets.
     """
+    # The formula of ``participation``; X is in random-walk form already, and its size is about one.
     statistics = engine.column_statistics(X, metric)
     parts = statistics.second**2 / (statistics.fourth * statistics.mass)
+    # a cluster's fair share of the volume, were there as many clusters as columns
     fair = 1 / min(X.shape[1], COLUMNS_THAT_SHARE)
     return bool(np.median(parts[:width]) < TINY_SHARE * fair)
 

@@ -295,6 +295,7 @@ def _bound_complement(
         return UNPROBED
     # 3. Sylvester's law of inertia: a factorisation counts the eigenvalues below a cut.
     if beyond is not None and beyond > top and known.countable:
+        # A little above the part of the gap that the certificate asks for: the cut itself is rounded.
         complete_below = top + (MAX_GAP_FRACTION + 0.01) * (beyond - top)
         count = count_below(problem.sparse, complete_below, problem.engine.thresholds)
         if count is not None:

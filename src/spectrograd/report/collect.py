@@ -124,25 +124,25 @@ def gather_run(
     names = graph.input_names
     places, edges = draw_graph(graph, result.vectors) or (None, np.zeros((0, 2)))
     return Run(
-        summary,
-        Nodes(
-            names.astype(str) if names.dtype == object else names,
-            embedding.vectors.astype(np.float32),
-            labels,
-            None if truth is None else truth[1],
-            None if scores is None else scores.astype(np.float32),
-            result.membership,
-            places,
+        summary=summary,
+        nodes=Nodes(
+            names=names.astype(str) if names.dtype == object else names,
+            vectors=embedding.vectors.astype(np.float32),
+            labels=labels,
+            classes=None if truth is None else truth[1],
+            scores=None if scores is None else scores.astype(np.float32),
+            membership=result.membership,
+            layout=places,
         ),
-        _spectrum(result, first=2 if drop_first else 1),
-        _curves(result, merged),
-        () if labels is None else _conductance(graph, labels),
-        _agreement(merged, [*bases, place]) if merged is not None and bases else None,
-        _verdicts(merged),
-        None if truth is None else truth[0],
-        class_names,
-        edges.tolist(),
-        _excluded(names, result.connectivity.excluded),
+        spectrum=_spectrum(result, first=2 if drop_first else 1),
+        curves=_curves(result, merged),
+        conductance=() if labels is None else _conductance(graph, labels),
+        agreement=_agreement(merged, [*bases, place]) if merged is not None and bases else None,
+        layers=_verdicts(merged),
+        truth=None if truth is None else truth[0],
+        class_names=class_names,
+        edges=edges.tolist(),
+        excluded=_excluded(names, result.connectivity.excluded),
     )
 
 

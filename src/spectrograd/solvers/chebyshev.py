@@ -51,13 +51,17 @@ SAMPLE_COLUMNS = 4  # of a random block: enough for the mean and the deviation o
 MIN_EDGE_COLUMNS = 16  # from which it pays to estimate the upper end of the spectrum
 EDGE_STEPS = 10  # of Lanczos, for that estimate
 FILTER_GAIN = 1e3  # by which a filter damps what lies above the cut against the k-th eigenvector
-MIN_FILTER_GAIN = 10.0
+MIN_FILTER_GAIN = 10.0  # however little the angle lacks
 SINGLE_SPREAD = 1e4  # by which the first vector may outgrow the k-th in a filter: float32 has seven digits
 
 
 @dataclass(eq=False)
 class ChebyshevState(RitzState):
-    """Ritz pairs of the block; filters end at ``highest``; ``looks_localized``: the first ended early."""
+    """Ritz pairs of the block, and what the filters know.
+
+    Filters end at ``highest``, the upper end of the spectrum as far as it is known. ``looks_localized``: the
+    first filter ended before its degree, since its columns were seen to live on few nodes.
+    """
 
     highest: float = 2.0
     looks_localized: bool = False
@@ -90,7 +94,8 @@ class FilteringSolver(RitzSolver[ChebyshevT]):
         cut = self.cut(state, ends, is_first)
         # Degrees that are taken while the angle is unknown: a thousandfold damping.
         gain = FILTER_GAIN
-        if self.angle > 0 and not is_first:  # three times what the angle still lacks
+        if self.angle > 0 and not is_first:
+            # A filter divides the angle by its gain: what is missing, with a factor of three to spare.
             missing = 3 * state.angle_bound(k) / self.angle
             gain = float(np.clip(missing, MIN_FILTER_GAIN, FILTER_GAIN))
         degree = filter_degree(state, k, cut, ends, self.degree, gain)
@@ -225,6 +230,8 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         """One filter and one Rayleigh-Ritz."""
         operator = problem.random_walk.operator
         block = state.block
+        # A random block shows localised eigenvectors as it is filtered; later ones look at the Ritz vectors.
+        is_random = state.iteration == 0 and problem.start is None
         if self.needs_double(problem, state):
             block = problem.engine.astype(block, np.float64)
         # 1. choose the filter: cut and degree from the last Ritz pairs
@@ -232,11 +239,12 @@ class Chebyshev(FilteringSolver[ChebyshevState]):
         polynomial = self.next_filter(problem, state, ends)
         # 2. filter: X <- T_m(S) X, one pass per degree (Algorithm 3.1 of Zhou et al. 2006)
         state.block, degree, state.looks_localized = filter_block(
-            problem.engine, operator, polynomial, block, state.iteration == 0 and problem.start is None
+            problem.engine, operator, polynomial, block, is_random
         )
         # 3. Rayleigh-Ritz: one pass
         state = self.take_ritz_pairs(problem, operator, state)
         # 4. stop? The loop asks ``terminate``, which compares the angle bound.
+        # Products: of the filter and of Rayleigh-Ritz.
         return self.account(problem, state, (degree + 1) * block.shape[1])
 
     def shows_localization(self, state: ChebyshevState) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from spectrograd.graph.graph import magnitudes
 from spectrograd.store.edge_batches import IngestSettings, SpooledLayer
-from spectrograd.store.format import BlockSegment, SegmentWriter, align
+from spectrograd.store.format import ALIGNMENT, BlockSegment, SegmentWriter, align
 from spectrograd.typing import Array
 
 RULES = ("sum", "max", "first")  # for duplicates, numbered as in kernels.edge_lists
@@ -58,7 +58,8 @@ def count(layer: SpooledLayer, n_nodes: int, row_of: Array | None, settings: Ing
         done += len(listed.source)
         settings.progress("count", done, layer.n_edges)
     largest = float((sums if layer.weighted else entries).max(initial=0))
-    return Counted(entries, largest, parent, int(label_roots(parent)))
+    n_components = int(label_roots(parent))  # mutates: parent, which holds each row's component now
+    return Counted(entries, largest, parent, n_components)
 
 
 def weight_unit(largest_degree: float) -> float:
@@ -196,10 +197,10 @@ def _sort(buckets: Buckets, bucket: int, rule: str, halve: bool, unit: float) ->
     arguments = (keys, weights, np.int64(first), indptr, columns, values, RULES.index(rule), factor)
     n_entries = sort_entries(*arguments)  # duplicates are merged
     del keys, weights, arguments
-    # Degrees are sums of the rounded weights: rows of the stored Laplacian then sum to zero.
     columns = columns[:n_entries]
     values = values[:n_entries]
     low, high = (float(values.min()), float(values.max())) if n_entries else (1.0, 1.0)
+    # Degrees are sums of the rounded weights: rows of the stored Laplacian then sum to zero.
     stored = (values / unit).astype(np.float32)
     degrees = row_sums(indptr, None if low == high == 1 else stored, unit)
     return SortedRows(first, indptr, columns, stored, degrees, low == high == 1, (low, high))
@@ -213,8 +214,10 @@ def write_blocks(writer: SegmentWriter, rows: SortedRows, block_bytes: int) -> l
     segments = []
     first = 0
     last = len(rows.indptr) - 1
+    # Three sections are filled up to whole cache lines, and there is one pointer more than rows.
+    padding = align(3 * (ALIGNMENT - 1) + 8)
     while first < last:
-        until = int(np.searchsorted(ends, ends[first] + block_bytes - align(200), side="right")) - 1
+        until = int(np.searchsorted(ends, ends[first] + block_bytes - padding, side="right")) - 1
         until = min(max(until, first + 1), last)
         begin = rows.indptr[first]
         end = rows.indptr[until]
