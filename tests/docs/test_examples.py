@@ -91,7 +91,7 @@ def blocks_of(page):
 def cells_of(notebook):
     """The code cells of a notebook as blocks, each with what the stored notebook shows below it."""
     cells = [c for c in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
-    shown = ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in cells]
+    shown = ["".join("".join(output.get("text", ())) for output in cell["outputs"]) for cell in cells]
     return [
         (f"{notebook.name}, cell {number}", "".join(cell["source"]), number > 0, text)
         for number, (cell, text) in enumerate(zip(cells, shown, strict=True))
@@ -235,3 +235,11 @@ def test_links_to_files_lead_somewhere(page):
     targets = re.findall(r"(?<!!)\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
     missing = [x for x in targets if "://" not in x and not (page.parent / x).exists()]
     assert not missing
+
+
+def test_the_notebook_shows_pictures_and_a_model():
+    (notebook,) = NOTEBOOKS
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    shown = [kind for cell in cells for output in cell.get("outputs", ()) for kind in output.get("data", ())]
+    assert shown.count("image/png") >= 3
+    assert shown.count("text/html") >= 1
