@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types tests adapters other-processor fuzz chaos bench docs release-check clean
+.PHONY: demo test lint types tests adapters other-processor fuzz chaos bounds bench docs release-check clean
 
 demo: $(VENV)/.report
 	$(BIN)/spectrograd demo
@@ -53,6 +53,10 @@ fuzz: $(VENV)/.test
 # workers of a cluster, commands and conversions that are killed at many moments
 chaos: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider -m chaos tests/engines tests/cli tests/store tests/test_endurance.py
+
+# every kernel with bounds checks, on graphs large enough to reach it
+bounds: $(VENV)/.test
+	$(BIN)/python tools/check_bounds.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --write

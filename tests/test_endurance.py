@@ -16,13 +16,17 @@ import joblib
 import numpy as np
 import pytest
 
-from spectrograd import SpectralClustering
+from spectrograd import SpectralClustering, SpectralEmbedding
 from spectrograd.datasets import make_block_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore")]
 FITS = 200
 AT_ONCE = 8
 INTERRUPTS = 100
+BUDGETED = (
+    *("lanczos", "chebyshev", "lobpcg", "power", "coordinate-power", "gradient-descent"),
+    *("forward-backward", "stochastic-fb", "sgd", "sgd-paper"),
+)
 
 
 def fitted(seed: int) -> bytes:
@@ -61,6 +65,32 @@ def test_eight_fits_at_once_are_those_one_by_one(how):
         with get_context(how).Pool(AT_ONCE) as pool:
             found = pool.map(fitted, range(AT_ONCE))
     assert found == expected
+
+
+def test_time_budgets_are_kept_within_a_tenth_or_one_iteration():
+    """Where nothing converges: ten solvers, three budgets; kernels are compiled before."""
+    graph = make_block_model(60_000, 5, mixing=0.7, mean_degree=12, degree_exponent=2.5, random_state=0).graph
+    shares = []
+    for solver in BUDGETED:
+        for budget in (None, 1.0, 2.0, 4.0):
+            model = SpectralEmbedding(
+                5,
+                solver=solver,
+                tol=1e-14,
+                max_iter=2 if budget is None else 10**7,
+                time_budget=budget,
+                random_state=0,
+            )
+            began = time.perf_counter()
+            model.fit(graph)
+            spent = time.perf_counter() - began
+            if budget is None:
+                continue
+            moments = [0.0, *(progress.seconds for progress in model.history_)]
+            iteration = max(np.diff(moments))
+            shares.append(spent / budget)
+            assert spent <= max(1.1 * budget, budget + iteration), (solver, budget, spent, iteration)
+    sys.stdout.write(f"spent {min(shares):.2f} to {max(shares):.2f} of {len(shares)} budgets\n")
 
 
 def test_interrupts_at_random_moments_are_interrupts_and_nothing_else():

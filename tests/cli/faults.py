@@ -1,5 +1,7 @@
 """What a machine does to a command: ``python faults.py TRIES`` tries each fault on each command.
 
+``lost worker`` and ``lost scheduler`` are tried on ``cluster --engine dask:ADDRESS`` only.
+
 A try works in a fresh folder and in a forked child: the command runs under the fault, then again without it.
 It survived when the first run ended well, was killed, or said in one line what is wrong, and nothing is lost:
 what was there before is whole, and the second run leaves the same as a run that nobody disturbed.
@@ -8,6 +10,7 @@ Prints a line of JSON per fault and command: ``[fault, command, tries, survived,
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -239,6 +242,85 @@ def fault_free(command: str) -> object:
         return str(error)
 
 
+# --- A cluster of processes, one of which is killed.
+
+CLUSTERED = "cluster g.store -k 3 -s chebyshev -t 1e-10 -o out/labels.csv --engine dask:{}"
+LOST = ("lost worker", "lost scheduler")
+
+
+@contextmanager
+def dask_cluster() -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes], str]]:
+    """A scheduler, two workers that their nanny starts again, and the address."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    Path("scheduler.json").unlink(missing_ok=True)
+    words = ("--port", "0", "--no-dashboard", "--scheduler-file", "scheduler.json")
+    scheduler = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_scheduler", *words], **quiet)
+    words = ("--scheduler-file", "scheduler.json", "--nworkers", "2", "--nthreads", "1", "--no-dashboard")
+    workers = subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", *words], **quiet)
+    try:
+        # a worker that is killed before it has registered takes its nanny along
+        wait = "import distributed; distributed.Client(scheduler_file='scheduler.json').wait_for_workers(2)"
+        subprocess.run([sys.executable, "-c", wait], check=True, timeout=PATIENCE, **quiet)
+        yield scheduler, workers, json.loads(Path("scheduler.json").read_text())["address"]
+    finally:
+        for process in (workers, scheduler):
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def worker_processes(nanny: int) -> list[int]:
+    """The processes that a nanny has started to compute."""
+    import psutil
+
+    children = psutil.Process(nanny).children(recursive=True)
+    return [child.pid for child in children if any("spawn_main" in word for word in child.cmdline())]
+
+
+def cluster_on(address: str) -> subprocess.Popen[bytes]:
+    """Start the command; ``said.txt`` has its messages."""
+    words = CLUSTERED.format(address).split()
+    with open("said.txt", "wb") as said:
+        return subprocess.Popen([sys.executable, "-m", "spectrograd", *words], stdout=said, stderr=said)
+
+
+def lose_process(fault: str, rng: np.random.Generator, seconds: float, expected: str | None) -> str:
+    """``""`` where the command survives the loss and leaves what it should."""
+    Path("out/labels.csv").unlink(missing_ok=True)
+    with dask_cluster() as (scheduler, workers, address):
+        process = cluster_on(address)
+        time.sleep(float(rng.uniform(0, seconds)))
+        lost = scheduler.pid if fault == "lost scheduler" else int(rng.choice(worker_processes(workers.pid)))
+        os.kill(lost, signal.SIGKILL)
+        code = process.wait(PATIENCE)
+    said = Path("said.txt").read_text()
+    if not is_clear(code) or (fault == "lost worker" and code != 0):
+        return f"unclear: exit {code}: {said}"
+    if code != 0:  # the command is given again, to a cluster that is whole
+        with dask_cluster() as (_, _, address):
+            code = cluster_on(address).wait(PATIENCE)
+    same = code == 0 and Path("out/labels.csv").read_text() == expected
+    return "" if same else f"lost: exit {code}, another result after: {said[-200:]}"
+
+
+def run_clustered(tries: int, faults: tuple[str, ...]) -> Iterator[tuple[str, str, int, int, int, str]]:
+    """Fault, command, tries, survived, lost, and the text of a failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        prepare()
+        with dask_cluster() as (_, _, address):
+            cluster_on(address).wait(PATIENCE)  # compiles
+            began = time.monotonic()
+            assert cluster_on(address).wait(PATIENCE) == 0, Path("said.txt").read_text()
+            seconds = time.monotonic() - began
+        expected = Path("out/labels.csv").read_text()
+        for fault in faults:
+            rng = np.random.default_rng(list(map(ord, fault)))
+            ends = [lose_process(fault, rng, seconds, expected) for _ in range(tries)]
+            lost = sum(end.startswith("lost") for end in ends)
+            yield fault, "cluster", tries, ends.count(""), lost, max(ends)
+        os.chdir("/")
+
+
 def run(tries: int, faults: tuple[str, ...] = tuple(FAULTS)) -> Iterator[tuple[str, str, int, int, int, str]]:
     """Fault, command, tries, survived, lost, and the text of a failure."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
@@ -261,6 +343,13 @@ def run(tries: int, faults: tuple[str, ...] = tuple(FAULTS)) -> Iterator[tuple[s
 
 
 if __name__ == "__main__":
-    for row in run(int(sys.argv[1]), tuple(sys.argv[2:]) or tuple(FAULTS)):
+    n_tries = int(sys.argv[1])
+    chosen = tuple(sys.argv[2:]) or (*FAULTS, *LOST)
+    of_commands = tuple(name for name in chosen if name in FAULTS)
+    of_clusters = tuple(name for name in chosen if name in LOST)
+    with_commands = run(n_tries, of_commands) if of_commands else ()
+    # one command instead of four
+    with_clusters = run_clustered(4 * n_tries, of_clusters) if of_clusters else ()
+    for row in itertools.chain(with_commands, with_clusters):
         sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()

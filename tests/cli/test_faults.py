@@ -28,3 +28,15 @@ def test_every_command_survives_and_loses_nothing(fault):
     assert len(rows) == 4
     for _, command, tries, survived, lost, text in rows:
         assert (survived, lost) == (tries, 0), (command, text)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("fault", ["lost worker", "lost scheduler"])
+def test_a_cluster_that_loses_a_process_loses_nothing(fault):
+    pytest.importorskip("distributed")
+    script = Path(__file__).with_name("faults.py")
+    call = [sys.executable, str(script), "1", fault]
+    done = subprocess.run(call, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ((_, _, tries, survived, lost, text),) = map(json.loads, done.stdout.splitlines())
+    assert (tries, survived, lost) == (4, 4, 0), text

@@ -15,7 +15,7 @@ distributed = pytest.importorskip("distributed")
 from spectrograd import datasets
 from spectrograd.engines import make_engine
 from spectrograd.engines.dask.engine import DaskEngine
-from spectrograd.engines.dask.session import EngineError
+from spectrograd.engines.dask.session import EngineError, check_versions
 from spectrograd.operators.laplacian import laplacian
 from spectrograd.pipeline import (
     Settings,
@@ -161,6 +161,30 @@ def test_without_a_scheduler_there_is_a_clear_error():
         with pytest.raises(EngineError, match="is gone: start it"):
             vectors(engine)
         client.close()
+
+
+class WithoutScheduler:
+    """A client whose scheduler is gone, as ``distributed`` behaves then."""
+
+    def nthreads(self):
+        return {"tcp://worker": 1}
+
+    def run(self, *args, **kwargs):
+        raise distributed.comm.CommClosedError("Stream is closed")
+
+
+def test_a_scheduler_that_goes_after_the_last_pass_takes_no_result_along(client, monkeypatch):
+    """Counting the bytes that were moved is the last thing that asks for it."""
+    engine = DaskEngine(client)
+    vectors(engine)
+    moved = engine.bytes_moved()
+    monkeypatch.setattr(engine, "client", WithoutScheduler())
+    assert engine.bytes_moved() == moved
+
+
+def test_a_scheduler_that_goes_before_the_first_pass_is_named():
+    with pytest.raises(EngineError, match="the scheduler is gone"):
+        check_versions(WithoutScheduler(), ["tcp://worker"])
 
 
 @pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])

@@ -228,7 +228,8 @@ def _first_letter(text, at, classes):
     is_comment = (text[at] == _COMMENT) | (text[at] == _OTHER_COMMENT)
     while is_comment & (classes[text[at]] < NEWLINE):
         at += 1
-    return at + ((classes[text[at]] == RETURN) & (text[at + 1] == _NEWLINE))
+    is_return = classes[text[at]] == RETURN
+    return at + (is_return & (text[at + is_return] == _NEWLINE))
 
 
 @inner
@@ -245,7 +246,8 @@ def _next_field(text, at, classes, quoted, is_last):
         at += parted
         while parted & (classes[text[at]] == blank):
             at += 1
-    returned = (classes[text[at]] == RETURN) & (text[at + 1] == _NEWLINE)
+    is_return = classes[text[at]] == RETURN
+    returned = is_return & (text[at + is_return] == _NEWLINE)  # no byte beyond the last newline is read
     ended = (returned | (classes[text[at]] == NEWLINE)) & ((not parted) | (blank != BLANK))
     at += returned & ended
     if not closed or not (parted or ended):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -262,13 +263,14 @@ class DaskEngine(RowsOnWorkers):
     def bytes_moved(self) -> int:
         """Count the bytes of this run that workers received from one another so far."""
         # each worker logs its transfers; the latest that was counted is remembered
-        for worker in self.client.nthreads():
-            since = self._since.get(worker, 0.0)
-            counts = self.client.run(
-                bytes_received, self.session.run, since, workers=[worker], on_error="ignore"
-            )
-            for total, self._since[worker] in counts.values():
-                self._bytes += total
+        with suppress(OSError):  # without the scheduler the count stays as it is, and so does the result
+            for worker in self.client.nthreads():
+                since = self._since.get(worker, 0.0)
+                counts = self.client.run(
+                    bytes_received, self.session.run, since, workers=[worker], on_error="ignore"
+                )
+                for total, self._since[worker] in counts.values():
+                    self._bytes += total
         return self._bytes
 
     def summary(self) -> JsonObject:

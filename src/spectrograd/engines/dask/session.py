@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import sys
 import time
@@ -79,6 +80,8 @@ def _local(n_workers: int) -> Any:
 def _remote(address: str, timeout: float) -> Any:
     from distributed import Client
 
+    # A scheduler that goes away is an error of ours in one line; Dask would log a traceback behind it.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
@@ -96,7 +99,10 @@ def package_version() -> str:
 def check_versions(client: Any, workers: Sequence[str]) -> None:
     """Refuse workers that have another version of this package, or none."""
     mine = package_version()
-    versions = client.run(package_version, workers=list(workers), on_error="return")
+    try:
+        versions = client.run(package_version, workers=list(workers), on_error="return")
+    except OSError as error:
+        raise EngineError(f"the scheduler is gone ({error}): start it and its workers again") from None
     for worker, version in sorted(versions.items()):
         if isinstance(version, ModuleNotFoundError):
             raise EngineError(f"worker {worker} does not have spectrograd: install version {mine} there")
