@@ -30,8 +30,8 @@ def run() -> str:
     rows = [(fault, *(sum(column) for column in zip(*each, strict=True))) for fault, each in found.items()]
     text = (
         "`convert`, `cluster`, `update` and `predict` under each fault; `cluster --engine dask` where a "
-        "worker or the scheduler is killed. *Survived*: the command ends well, is killed, or says in one line "
-        "what is wrong, and the same command given again leaves what an undisturbed run leaves. "
+        "worker or the scheduler is killed. *Survived*: the command ends well, is killed, or says in one "
+        "line what is wrong, and the same command given again leaves what an undisturbed run leaves. "
         "*Data lost*: an input or a store is no longer what it was, or a repeated run gives something else."
     )
     return f"{text}\n\n{table(('fault', 'tries', 'survived', 'data lost'), rows)}"
