@@ -23,7 +23,7 @@ from spectrograd.kernels import SMALL
 from spectrograd.labels.assign import assign
 from spectrograd.operators.base import ALL
 from spectrograd.operators.composite import chebyshev_series, function_of_layers
-from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.laplacian import laplacian, masked_laplacian
 from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import embed
@@ -114,6 +114,21 @@ def test_power_one_is_the_mean():
     mean = make_aggregation("mean").aggregate(given)
     np.testing.assert_allclose(power.to_dense(), mean.to_dense(), atol=1e-9)
     assert max(map(len, power.series)) == 2  # a polynomial of degree one
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.3])
+def test_sum_is_the_laplacian_of_the_summed_graph(tau):
+    graph = data().graph
+    weights = (1.0, 1.5, 0.5)
+    summed = Graph.from_matrix(sum(c * layer.matrix for c, layer in zip(weights, graph.layers, strict=True)))
+    merged = merge(graph, K, Settings(seed=0), aggregation="sum", layer_weights=weights, tau=tau)
+    expected = masked_laplacian(summed, "symmetric", tau, np.empty(0, int)).to_dense()
+    np.testing.assert_allclose(merged.operator.to_dense(), expected, atol=1e-12)
+
+
+def test_sum_of_unnormalized_layers_is_their_mean():
+    summed, mean = (make_aggregation(name).aggregate(layers("unnormalized")) for name in ("sum", "mean"))
+    np.testing.assert_allclose(summed.to_dense(), mean.to_dense(), atol=1e-12)
 
 
 def test_karcher_mean_of_two_is_the_closed_form():
@@ -215,7 +230,7 @@ def test_a_filter_applies_functions_of_layers_of_any_size(name):
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("median", {}, "expected one of auto, projection, mean, power-mean"),
+        ("median", {}, "expected one of auto, projection, mean, sum, power-mean"),
         ("power-mean", {"q": 1}, "has no parameter 'q'; it has p, shift"),
         ("mean", {"p": 1}, "has no parameter 'p'; it has none"),
         ("power-mean", {"p": 0}, "use aggregation='geometric'"),

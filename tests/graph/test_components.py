@@ -255,3 +255,21 @@ def test_a_gap_of_one_rounding_error_is_no_gap():
     model = SpectralEmbedding(1, regularization=None, random_state=0).fit(star)
     assert not model.converged_
     assert model.certificate_.angle_bound > 1
+
+
+def test_components_of_symmetric_matrices_are_numbered_by_their_first_nodes():
+    rng = np.random.default_rng(0)
+    ends = rng.integers(60, size=(2, 40))
+    matrix = sp.coo_array((np.ones(40), ends), shape=(60, 60)).tocsr()
+    matrix = sp.csr_array(matrix + matrix.T)
+    found = Graph.from_matrix(matrix - sp.diags_array(matrix.diagonal())).components
+    expected = connected_components(matrix, directed=False)[1]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_layers_of_which_one_is_connected_are_connected():
+    pairs = Graph.from_edges([0, 2, 4], [1, 3, 5])
+    path = Graph.from_edges([0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
+    for layers in ((pairs, path), (path, pairs)):
+        assert not MultilayerGraph(layers, ("a", "b")).components.any()
+    assert MultilayerGraph((pairs, pairs), ("a", "b")).components.tolist() == [0, 0, 1, 1, 2, 2]

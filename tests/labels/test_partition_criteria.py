@@ -49,7 +49,12 @@ def test_information_is_that_of_its_twin(seed, some_excluded):
     graph, labels = random_case(seed)
     if some_excluded:
         labels[::7] = -1
-    assert partition_criterion(graph, labels) == pytest.approx(twin_information(graph, labels), abs=1e-12)
+    shares = cluster_shares(graph, labels)
+    twin = twin_information(graph, labels)
+    assert edge_information(shares) == pytest.approx(twin, abs=1e-12)
+    assert partition_criterion(graph, labels) == pytest.approx(
+        twin / volume_entropy(shares) ** 0.5, abs=1e-12
+    )
 
 
 @given(st.integers(0, 10**6))

@@ -51,7 +51,7 @@ def test_graphs_in_pieces(policy):
     assert found.reached[-1] == (policy == "regularize")
 
 
-@pytest.mark.parametrize("aggregation", ["projection", "mean", "grassmann"])
+@pytest.mark.parametrize("aggregation", ["projection", "mean", "sum", "grassmann"])
 @pytest.mark.parametrize("kind", ["symmetric", "unnormalized"])
 @pytest.mark.parametrize("tau", [None, 0.3])
 def test_layers(aggregation, kind, tau):

@@ -27,6 +27,7 @@ from spectrograd.typing import Array
 REGISTRY = {  # name -> module of this package, imported when it is asked for
     "projection": "projection",
     "mean": "mean",
+    "sum": "summed",
     "power-mean": "power_mean",
     "geometric": "geometric",
     "grassmann": "grassmann",
@@ -39,12 +40,16 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The input of an aggregation: operators, weights, and the layers' embeddings where it needs them."""
+    """The input of an aggregation: operators, weights, and the layers' embeddings where it needs them.
+
+    ``tau`` is the regularisation that every operator has, in mean degrees of its layer.
+    """
 
     operators: tuple[SparseOperator, ...]
     weights: Array
     embeddings: tuple[Array, ...] = ()
     eigenvalues: tuple[Array, ...] = ()
+    tau: float = 0.0
 
     @property
     def n_nodes(self) -> int:

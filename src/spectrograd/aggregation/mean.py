@@ -34,10 +34,7 @@ def _add_layers(layers: Layers) -> SparseOperator:
     for weight, operator in zip(layers.weights, layers.operators, strict=True):
         if weight == 0:
             continue
-        matrix = operator.graph.matrix * weight
-        if operator.scale is not None:
-            scaling = sp.diags_array(operator.scale)
-            matrix = scaling @ matrix @ scaling
+        matrix = operator.scaled_matrix if weight == 1 else operator.scaled_matrix * weight
         total = matrix if total is None else total + matrix
         diagonal += weight * operator.diagonal
         lower += weight * operator.lower

@@ -208,19 +208,23 @@ def _as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInp
 def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> MultilayerGraph | None:
     """Graphs and features of the same nodes; None where all layers are of one kind."""
     layers: dict[str, object] = {}
+    graphs: list[str] = []
     for name, layer in named.items():
         graph = _foreign_layer(layer)
         if isinstance(graph, MultilayerGraph):
             return None
-        X = layer if graph is not None else check_matrix(layer)
-        if graph is None and holds_graph(X):
-            with name_in_messages(f"layer {name!r}"):
-                graph = Graph.from_matrix(X)
-        layers[str(name)] = X if graph is None else graph
+        X = check_matrix(layer) if graph is None else graph
+        layers[str(name)] = X
+        if graph is not None or holds_graph(X):
+            graphs.append(str(name))
     # of one kind: the usual ways for graphs or for points
-    n_graphs = sum(isinstance(layer, Graph) for layer in layers.values())
-    if n_graphs in (0, len(layers)):
+    if len(graphs) in (0, len(layers)):
         return None
+    for name in graphs:
+        with name_in_messages(f"layer {name!r}"):
+            layers[name] = (
+                layers[name] if isinstance(layers[name], Graph) else Graph.from_matrix(layers[name])
+            )
     metric = "auto" if model.metric == "euclidean" else model.metric
     options = FeatureOptions(model.n_neighbors or 10, metric, model.recall, model.n_jobs)
     return mixed_layers(layers, options)
@@ -299,7 +303,7 @@ def holds_graph(X: Any) -> bool:
         return _is_dense_graph(np.asarray(X))
     if X.dtype.kind not in "biuf" or not X.nnz:
         return False
-    csr = sp.csr_array(X).astype(np.float64)
+    csr = sp.csr_array(X).astype(np.float64, copy=False)
     if not np.isfinite(csr.data).all():
         return True  # the graph's own check names the edge
     # directions are allowed in a sparse matrix: points are seldom sparse, square and zero on the diagonal

@@ -275,7 +275,7 @@ class TrainingData:
 
     def _disagreement(self, rows: Sequence[object]) -> Array:
         assert self.extension is not None
-        return disagreement(self.extension.vectors, rows, [layer.weight for layer in self.extension.layers])
+        return disagreement(self.extension.vectors, rows, self.extension.layer_weights)
 
     def rows(self, query: Query) -> Extrapolated:
         """Rows of the embedding for new nodes."""
@@ -316,7 +316,7 @@ def extrapolate(model: Spectral, X: object) -> Extrapolated:
     if training_data.extension is None:
         raise ValueError(
             f"aggregation={model.aggregation_!r} has no rows for new nodes: "
-            "choose 'projection', 'mean', 'grassmann' or 'joint', or fit again"
+            "choose 'projection', 'mean', 'sum', 'grassmann' or 'joint', or fit again"
         )
     return training_data.rows(make_query(model, X))
 

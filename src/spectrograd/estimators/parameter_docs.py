@@ -35,7 +35,8 @@ verbose : int
 """
 
 LAYERS = """\
-aggregation : {"auto", "projection", "mean", "power-mean", "geometric", "grassmann", "joint", "coregularized"}
+aggregation : {"auto", "projection", "mean", "sum", "power-mean", "geometric", "grassmann", "joint",
+    "coregularized"}
     How layers become one operator; ``"projection"`` is the paper's Eq. 22: every layer is embedded first.
     ``"auto"`` clusters some merges, and layers alone, and takes the clusters that tell most about the edges
     of all layers: ``aggregation_`` and ``aggregation_reason_`` say which.

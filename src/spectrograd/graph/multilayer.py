@@ -133,6 +133,8 @@ class MultilayerGraph:
         ends = []
         for layer in self.layers:
             components = layer.components.astype(np.int64)
+            if not components.any():  # connected, and so is every union with it
+                return np.zeros(self.n_nodes, np.int32)
             ends.append(size + components)
             size += int(components.max()) + 1
         ties = (np.tile(rows, self.n_layers), np.concatenate(ends))

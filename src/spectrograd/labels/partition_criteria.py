@@ -153,9 +153,9 @@ def partition_criterion(
 ) -> float:
     """The criterion by which partitions into equally many clusters are compared; more is better.
 
-    :func:`edge_information` of a graph; of several graphs on the same rows, that is of layers, its weighted
-    mean. The number is in nats per edge, so that layers of any weight and density count alike. Partitions
-    into different numbers of clusters are not comparable by it alone: it grows with the number.
+    :func:`relative_information` of a graph; of several graphs on the same rows, that is of layers, its
+    weighted mean. Layers of any weight and density count alike. Partitions into different numbers of clusters
+    are not comparable by it alone: it grows with the number.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def partition_criterion(
     for layer, weight in zip(layers, counts, strict=True):
         shares = cluster_shares(layer, numbers, n_clusters)
         if shares.sum() > 0:
-            total += float(weight) * edge_information(shares)
+            total += float(weight) * relative_information(shares)
             weight_sum += float(weight)
     return total / weight_sum if weight_sum > 0 else 0.0
 

@@ -1,10 +1,10 @@
 """``aggregation="auto"``: candidates that are cheap once the layers are embedded, and how one is chosen.
 
-The criterion is that of a block model per layer that shares the clusters and nothing else: the information
-that clusters tell about the ends of an edge, mean over the layers
-(:func:`~spectrograd.labels.partition_criteria.partition_criterion`). Every layer may have its own pattern
-between clusters (Paul and Chen 2016). A random layer hardly adds to it, for no partition says much about its
-edges; nor does a giant cluster.
+The criterion is the information that clusters tell about the ends of an edge, beside the entropy of their
+volumes, mean over the layers (:func:`~spectrograd.labels.partition_criteria.partition_criterion`): a block
+model per layer that shares the clusters and nothing else (Paul and Chen 2016). Every layer may have its own
+pattern between clusters. A random layer hardly adds to it, for no partition says much about its edges; nor
+does a giant cluster.
 """
 
 from __future__ import annotations
@@ -29,21 +29,16 @@ from spectrograd.solvers.settings import RunContext
 from spectrograd.system import one_thread
 from spectrograd.typing import Array, JsonObject
 
-# Merges that are compared, with their options: solved from the layers' subspaces or by one more solve.
-TRUNCATED = {"method": "truncated"}
+# Merges that are compared, with their options. On the choosing half of the bench these three, with single
+# layers, choose as well as any eight: the others cost solves and seldom win (docs/adr/0056).
 MERGES: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("mean", {}),
-    ("projection", {}),
-    ("grassmann", {}),
-    ("power-mean", TRUNCATED),
-    ("geometric", TRUNCATED),
+    ("sum", {}),
+    ("geometric", {"method": "truncated"}),
 )
-MERGES_WITH_EDGES = MERGES[:2]
 # Starts of k-means for a candidate where QR cannot cluster it.
 CANDIDATE_STARTS = 2
 MAX_STEPS = 20  # of that descent
-# A partition made from one layer alone fits the noise of its edges; a merge is preferred to it up to here.
-SINGLE_LAYER_LEAD = 1.1
 
 
 Criterion = Callable[[Array], float]
@@ -64,7 +59,7 @@ class Candidate:
     labels
         Clusters of its rows.
     information
-        Nats that the clusters tell about who is linked, per edge, mean over the layers.
+        The clusters' relative information about the edges, mean over the layers.
     """
 
     aggregation: str
@@ -93,7 +88,7 @@ class AggregationChoice:
     reason
         One sentence.
     information
-        Nats per edge of every candidate, by name; empty where nothing was compared.
+        Relative information of every candidate, by name; empty where nothing was compared.
     layer
         The number of the layer that was chosen alone, or None.
     """
@@ -117,7 +112,7 @@ class AggregationChoice:
             "params": dict(self.params),
             "reason": self.reason,
             "sentence": self.sentence,
-            "nats_per_edge": dict(self.information),
+            "relative_information": dict(self.information),
         }
 
 
@@ -156,15 +151,10 @@ def choose_candidate(
     criterion = partial(partition_criterion, graphs, weights=shares)
     candidates = [
         _compare(layers, name, params, n_components, settings, context, criterion)
-        for name, params in (MERGES_WITH_EDGES if with_edges else MERGES)
+        for name, params in _merges(layers, with_edges)
     ]
     candidates += _single_layers(layers, embedded, n_components, settings, criterion)
-    merges = [candidate for candidate in candidates if candidate.layer is None]
-    best = max(merges, key=lambda candidate: candidate.information)
-    singles = [candidate for candidate in candidates if candidate.layer is not None]
-    alone = max(singles, key=lambda candidate: candidate.information, default=best)
-    if alone.information > SINGLE_LAYER_LEAD * best.information:
-        best = alone
+    best = max(candidates, key=lambda candidate: candidate.information)  # merges come first in a tie
     information = {candidate.name(layer_names): candidate.information for candidate in candidates}
     choice = AggregationChoice(
         best.aggregation, _reason(best.name(layer_names), information), best.params, information, best.layer
@@ -172,11 +162,22 @@ def choose_candidate(
     return choice, best
 
 
+def _merges(layers: Layers, with_edges: bool) -> list[tuple[str, Mapping[str, object]]]:
+    """The merges to compare; the sum of unnormalised layers is their mean."""
+    return [
+        (name, params)
+        for name, params in MERGES
+        if not (with_edges and make_aggregation(name).embeds_layers(params))
+        and not (name == "sum" and layers.operators[0].scale is None)
+    ]
+
+
 def _reason(chosen: str, information: Mapping[str, float]) -> str:
-    """The chosen candidate and the next best, in nats per edge."""
-    others = sorted(((nats, name) for name, nats in information.items() if name != chosen), reverse=True)
+    """The chosen candidate and the next best, by relative information."""
+    others = sorted(((share, name) for name, share in information.items() if name != chosen), reverse=True)
     reason = (
-        f"its clusters say {information[chosen]:.3g} nats about the ends of an edge, mean over the layers"
+        f"its clusters' relative information about the edges, mean over the layers, is "
+        f"{information[chosen]:.3g}"
     )
     return f"{reason} (next: {others[0][1]} {others[0][0]:.3g})" if others else reason
 
@@ -190,8 +191,7 @@ def _compare(
     context: RunContext,
     criterion: Criterion,
 ) -> Candidate:
-    options = {**params, "alpha": settings.alpha} if name == "projection" else dict(params)
-    operator = make_aggregation(name).aggregate(layers, **options)
+    operator = make_aggregation(name).aggregate(layers, **params)
     found = rough_embed(operator, n_components, settings, context)
     labels = _cluster(found.embedding.vectors, n_components, settings)
     return Candidate(name, params, operator, found, labels, criterion(labels))

@@ -274,7 +274,12 @@ def copies(embeddings: Sequence[Array]) -> Array:
 
 
 def _overlaps(embeddings: Sequence[Array]) -> Array:
-    return np.array([[float(np.sum((U.T @ V) ** 2)) for V in embeddings] for U in embeddings])
+    """``|U^s' U^t|^2`` of every two layers, from the Gram matrix of all columns."""
+    columns = np.hstack(list(embeddings))
+    squares = np.square(columns.T @ columns)
+    layers = np.repeat(np.arange(len(embeddings)), [U.shape[1] for U in embeddings])
+    member = (layers[:, None] == np.arange(len(embeddings))).astype(np.float64)
+    return np.asarray(member.T @ squares @ member)
 
 
 def pairwise_agreement(embeddings: Sequence[Array]) -> Array:

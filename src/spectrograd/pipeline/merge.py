@@ -174,7 +174,7 @@ def merge(
     scores = weigh_layers(operators, _vectors(embedded), settings.seed) if weighs else None
     if scores is not None:
         weights = normalize_weights(weights * scores.weights, graph.n_layers)
-    layers = _as_inputs(operators, weights, embedded)
+    layers = _as_inputs(operators, weights, embedded, tau)
     # 3. The merge.
     embedded_at = time.perf_counter()
     if chosen is None:
@@ -228,7 +228,7 @@ def _merge_as_asked(
     embedded, result, operator = _run_joint(
         kind, layers, n_components, settings, context, settings.alpha, options
     )
-    layers = _as_inputs(layers.operators, layers.weights, embedded)
+    layers = _as_inputs(layers.operators, layers.weights, embedded, layers.tau)
     return Merged(operator, embedded, layers.weights, {}, result=result, inputs=layers, chosen=chosen)
 
 
@@ -270,7 +270,7 @@ def _merge_by_choice(
     merged = replace(merged, layers=certified)
     if all(one.reason == ROUGH or one is two for one, two in zip(certified, rough, strict=True)):
         return merged  # of the same subspaces
-    layers = _as_inputs(layers.operators, layers.weights, certified)
+    layers = _as_inputs(layers.operators, layers.weights, certified, layers.tau)
     kind = make_aggregation(choice.aggregation)
     operator = kind.aggregate(layers, alpha=settings.alpha, **choice.params)
     return replace(merged, operator=operator, inputs=layers, candidate=None)
@@ -296,10 +296,13 @@ def _choose_unseen(
 
 
 def _as_inputs(
-    operators: tuple[SparseOperator, ...], weights: Array, embedded: Sequence[CertifiedEmbedding]
+    operators: tuple[SparseOperator, ...],
+    weights: Array,
+    embedded: Sequence[CertifiedEmbedding],
+    tau: float,
 ) -> Layers:
     eigenvalues = tuple(layer.embedding.eigenvalues for layer in embedded)
-    return Layers(operators, weights, _vectors(embedded), eigenvalues)
+    return Layers(operators, weights, _vectors(embedded), eigenvalues, tau)
 
 
 def _run_joint(

@@ -117,6 +117,15 @@ class NewRows:
     def __len__(self) -> int:
         return int(self.known[0].shape[0])
 
+    def summed(self, weights: Sequence[float]) -> NewRows:
+        """The same edges in one layer, the weighted sum of all."""
+        parts = (self.known, self.between)
+        known, between = (
+            (sp.csr_array(sum(c * matrix for c, matrix in zip(weights, part, strict=True))),) if part else ()
+            for part in parts
+        )
+        return NewRows(known, between)
+
 
 @dataclass(frozen=True, eq=False)
 class Extended:
@@ -148,6 +157,8 @@ class Extension:
         One rule per layer; a single graph has one.
     sparse
         Whether edges take part themselves, or only the layers' subspaces do.
+    sum_weights
+        Weights with which the edges of all layers are added first, where the rule is that of their sum.
     """
 
     vectors: Array
@@ -155,6 +166,12 @@ class Extension:
     active: Array
     layers: tuple[LayerRule, ...]
     sparse: bool = True
+    sum_weights: tuple[float, ...] | None = None
+
+    @property
+    def layer_weights(self) -> tuple[float, ...]:
+        """The weight of each layer's edges."""
+        return self.sum_weights or tuple(layer.weight for layer in self.layers)
 
     def extend(self, rows: NewRows) -> Extended:
         """Rows of the embedding for new nodes; row i depends on row i of the query only.
@@ -163,6 +180,8 @@ class Extension:
         further.
         """
         rows = self._restrict_to_active(rows)
+        if self.sum_weights is not None:
+            rows = rows.summed(self.sum_weights)
         if not any(matrix.nnz for matrix in rows.between):
             return self._extend_once(rows, None)
         extended = self._extend_once(replace(rows, between=()), None)
@@ -306,6 +325,10 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     common: Kind = "symmetric" if kind == "random_walk" else kind
     layers = [_rule(layer, part, common, tau) for layer in graph.layers]
     assert result.merged is not None
+    if result.merged.chosen.aggregation == "sum" and common == "symmetric":
+        weights = tuple(map(float, result.merged.weights))
+        rule = _sum_of_rules(layers, weights)
+        return Extension(result.vectors, result.eigenvalues, part, (rule,), sum_weights=weights)
     rules = _weigh_rules(layers, result.merged)
     has_edges = result.operator.n_edges > 0
     return Extension(result.vectors, result.eigenvalues, part, rules, sparse=has_edges)
@@ -317,6 +340,13 @@ def _rule(graph: Graph, part: Array, kind: Kind, tau: float) -> LayerRule:
     degrees = np.where(part, degrees, 0.0)
     added = tau * float(degrees[part].mean())
     return LayerRule(kind, degrees, int(part.sum()), added, ties_pairs=not graph.is_signed)
+
+
+def _sum_of_rules(layers: Sequence[LayerRule], weights: Sequence[float]) -> LayerRule:
+    """The rule of one graph whose weights are the weighted sums of the layers' weights."""
+    degrees = sum(c * layer.degrees for c, layer in zip(weights, layers, strict=True))
+    added = sum(c * layer.added for c, layer in zip(weights, layers, strict=True))
+    return replace(layers[0], degrees=np.asarray(degrees), added=added)
 
 
 def _weigh_rules(layers: Sequence[LayerRule], merged: Merged) -> tuple[LayerRule, ...]:

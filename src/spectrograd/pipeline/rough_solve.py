@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from spectrograd.certificate import unmeasured_certificate
@@ -138,23 +137,36 @@ def _solve_sparse(operator: SparseOperator, k: int, settings: Settings) -> tuple
         return np.asarray(vectors[:, :k]), Evidence(float(values[k]), complete=True)
     product = _product_of(operator)
     start = np.random.default_rng(settings.seed).standard_normal(n)
-    shape = sla.LinearOperator((n, n), matvec=product, dtype=np.float64)
-    values, vectors = sla.eigsh(shape, k + 1, which="LA", v0=start, tol=TOLERANCE, ncv=min(n - 1, 2 * k + 12))
+    values, vectors = sla.eigsh(
+        _Shifted(n, product), k + 1, which="LA", v0=start, tol=TOLERANCE, ncv=min(n - 1, 2 * k + 12)
+    )
     return np.asarray(vectors[:, :0:-1]), Evidence(float(operator.upper - values[0]))
 
 
+class _Shifted(sla.LinearOperator):  # type: ignore[misc]
+    """``upper I - A`` for ARPACK, without the checks of every vector that scipy's own makes."""
+
+    def __init__(self, n: int, product: Callable[[Array], Array]) -> None:
+        super().__init__(np.float64, (n, n))
+        self._product = product
+
+    def _matvec(self, x: Array) -> Array:
+        return self._product(x)
+
+    def matvec(self, x: Array) -> Array:
+        """One product."""
+        return self._product(x)
+
+
 def _product_of(operator: SparseOperator) -> Callable[[Array], Array]:
-    matrix = operator.graph.matrix.astype(np.float64)
-    if operator.scale is not None:
-        scaling = sp.diags_array(operator.scale)
-        matrix = sp.csr_array(scaling @ matrix @ scaling)
+    matrix = operator.astype(np.float64).scaled_matrix
     rest = operator.upper - operator.diagonal
     low_rank = operator.low_rank or LowRank(np.zeros((operator.n_nodes, 0)), np.zeros(0))
     Z = np.asarray(low_rank.factors, dtype=np.float64)
 
     def product(x: Array) -> Array:
-        x = x.ravel()
-        y = matrix @ x + rest * x
+        y = matrix @ x
+        y += rest * x
         return np.asarray(y + Z @ (low_rank.coefficients * (x @ Z)) if Z.shape[1] else y)
 
     return product

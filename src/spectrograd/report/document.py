@@ -192,7 +192,7 @@ def treatment_words(
     ``count``, ``share`` and ``names``.
     """
     sentences = []
-    if aggregation is not None and aggregation.get("nats_per_edge"):
+    if aggregation is not None and aggregation.get("relative_information"):
         sentences.append(f"The layers were merged by {aggregation['sentence']}.")
     if treatment is not None and treatment.get("candidates"):
         sentences.append(f"The clusters were made from {treatment['name']}: {treatment['reason']}.")
