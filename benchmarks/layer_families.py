@@ -50,7 +50,9 @@ def _blocks(
     return _graph(one, other, n)
 
 
-def _groups(classes: Array, per_node: float, size: float, purity: float, rng: np.random.Generator) -> sp.csr_array:
+def _groups(
+    classes: Array, per_node: float, size: float, purity: float, rng: np.random.Generator
+) -> sp.csr_array:
     """Cliques of about that size, of members of one class but for the share that is not pure."""
     n = len(classes)
     members = [np.flatnonzero(classes == c) for c in range(classes.max() + 1)]
@@ -85,7 +87,7 @@ def _view(classes: Array, separation: float, rng: np.random.Generator) -> sp.csr
 
 
 def _text(classes: Array, length: float, focus: float, rng: np.random.Generator) -> sp.csr_array:
-    """The k-NN graph, by the cosine of tf-idf, of texts whose words are of their topic by a share ``focus``."""
+    """The k-NN graph (tf-idf, cosine) of texts whose words are of their topic by a share ``focus``."""
     base = rng.dirichlet(np.full(N_WORDS, 0.1))
     topics = rng.dirichlet(np.full(N_WORDS, 0.05), classes.max() + 1)
     counts = np.stack(
@@ -104,7 +106,9 @@ def _coarser(classes: Array, n_parts: int, rng: np.random.Generator) -> Array:
     return np.asarray(part[classes])
 
 
-def _drawn(n: int, k: Sequence[int], layers: Callable[[Array, np.random.Generator], list[sp.csr_array]]) -> Draw:
+def _drawn(
+    n: int, k: Sequence[int], layers: Callable[[Array, np.random.Generator], list[sp.csr_array]]
+) -> Draw:
     """A family of even classes."""
 
     def draw(rng: np.random.Generator) -> tuple[list[sp.csr_array], Array]:
@@ -114,7 +118,9 @@ def _drawn(n: int, k: Sequence[int], layers: Callable[[Array, np.random.Generato
     return draw
 
 
-def _uneven(n: int, k: Sequence[int], layers: Callable[[Array, np.random.Generator], list[sp.csr_array]]) -> Draw:
+def _uneven(
+    n: int, k: Sequence[int], layers: Callable[[Array, np.random.Generator], list[sp.csr_array]]
+) -> Draw:
     """A family of uneven classes."""
 
     def draw(rng: np.random.Generator) -> tuple[list[sp.csr_array], Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from spectrograd.labels.partition_criteria import (
     cluster_shares,
     code_length,
     edge_information,
+    information_within_components,
     modularity,
     partition_criterion,
     volume_entropy,
@@ -96,6 +98,37 @@ def test_one_cluster_that_holds_nearly_everything_loses():
     planted = np.append(data.labels, [data.labels[0]] * 2)
     lopsided = (np.arange(n + 2) >= n).astype(int)
     assert partition_criterion(graph, planted) > 2 * partition_criterion(graph, lopsided)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_information_within_components_is_the_mean_over_them(seed):
+    parts = [random_case(seed + at, n) for at, n in enumerate((30, 20, 12))]
+    graph = Graph.from_matrix(sp.block_diag([part.matrix for part, _ in parts], format="csr"))
+    labels = np.concatenate([own for _, own in parts])
+    components = graph.components
+    volumes = np.bincount(components, graph.degrees)
+    expected = 0.0
+    for c in range(components.max() + 1):
+        rows = np.flatnonzero(components == c)
+        if len(rows) > 1:
+            part = Graph.from_matrix(graph.matrix[rows][:, rows])
+            expected += volumes[c] / volumes.sum() * twin_information(part, labels[rows])
+    assert information_within_components(graph, labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_groupings_of_many_components_are_all_alike():
+    """Edges that no grouping of cliques cuts do not tell which grouping is meant; other layers do."""
+    cliques = Graph.from_matrix(sp.block_diag([np.ones((20, 20)) - np.eye(20)] * 6, format="csr"))
+    one, other = (np.repeat(np.array(groups), 20) for groups in ([0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]))
+    assert partition_criterion(cliques, one) == partition_criterion(cliques, other) == 0
+    pairs = datasets.make_block_model(120, 2, random_state=0)
+    order = np.argsort(pairs.labels, kind="stable")
+    guide = Graph.from_matrix(pairs.graph.matrix[order][:, order])
+    classes = np.sort(pairs.labels)
+    assert partition_criterion([cliques, guide], classes) > partition_criterion([cliques, guide], other)
+    # as many components as clusters are clusters
+    assert partition_criterion(cliques, np.repeat(np.arange(6), 20)) > 1
 
 
 def test_layers_count_alike_whatever_their_units():

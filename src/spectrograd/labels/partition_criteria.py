@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from spectrograd.graph import Graph
@@ -85,6 +86,43 @@ def edge_information(shares: Array) -> float:
     return float(_x_log_x(shares).sum() - 2 * _x_log_x(volumes).sum())
 
 
+def information_within_components(graph: Graph, labels: Array) -> float:
+    """:func:`edge_information` about edges whose component is known, mean over the edges.
+
+    A partition of whole components cuts no edge, whichever it is. Of a graph with more components than
+    clusters there are many such, and its edges tell nothing about which of them is meant: what remains is
+    ``I(z_i; z_j | c) = sum e_crs log(e_crs e_c / (a_cr a_cs))``, zero for all of them.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([0, 2, 4], [1, 3, 5])  # three pairs
+    >>> information_within_components(graph, np.array([0, 0, 1, 1, 1, 1]))
+    0.0
+    """
+    k = int(labels.max()) + 1
+    components = graph.components.astype(np.int64)
+    n_components = int(components.max()) + 1
+    own = _membership_matrix(np.where(labels < 0, -1, components * k + labels), n_components * k)
+    # e_crs, shape (n_components k, k)
+    shares = own.T @ (graph.matrix @ _membership_matrix(labels, k))
+    total = shares.sum()
+    if total == 0:
+        return 0.0
+    volumes = np.asarray(shares.sum(axis=1)).ravel() / total
+    of_components = volumes.reshape(n_components, k).sum(axis=1)
+    joint = _x_log_x(shares.data / total).sum()
+    logs = joint - 2 * _x_log_x(volumes).sum() + _x_log_x(of_components).sum()
+    return max(0.0, float(logs))
+
+
+def _membership_matrix(labels: Array, n_clusters: int) -> sp.csr_array:
+    """N x K with a one in the column of the cluster of every node; rows of -1 are empty."""
+    active = labels >= 0
+    indptr = np.concatenate([[0], np.cumsum(active)])
+    ones = np.ones(int(active.sum()))
+    return sp.csr_array((ones, labels[active], indptr), shape=(len(labels), n_clusters))
+
+
 def relative_information(shares: Array) -> float:
     """:func:`edge_information` over the root of its upper bound, the entropy of the volumes.
 
@@ -154,8 +192,9 @@ def partition_criterion(
     """The criterion by which partitions into equally many clusters are compared; more is better.
 
     :func:`relative_information` of a graph; of several graphs on the same rows, that is of layers, its
-    weighted mean. Layers of any weight and density count alike. Partitions into different numbers of clusters
-    are not comparable by it alone: it grows with the number.
+    weighted mean. Of a graph in memory with more components than clusters it is the information within
+    components (:func:`information_within_components`). Layers of any weight and density count alike.
+    Partitions into different numbers of clusters are not comparable by it alone: it grows with the number.
 
     Parameters
     ----------
@@ -183,9 +222,20 @@ def partition_criterion(
     for layer, weight in zip(layers, counts, strict=True):
         shares = cluster_shares(layer, numbers, n_clusters)
         if shares.sum() > 0:
-            total += float(weight) * relative_information(shares)
+            total += float(weight) * _information_of_layer(layer, numbers, shares)
             weight_sum += float(weight)
     return total / weight_sum if weight_sum > 0 else 0.0
+
+
+def _information_of_layer(layer: Graph, labels: Array, shares: Array) -> float:
+    """Relative information, of many components within them."""
+    entropy = volume_entropy(shares)
+    if not layer.is_resident or entropy == 0:
+        return relative_information(shares)
+    n_linked = int(layer.components.max()) + 1 - len(layer.isolated)
+    if n_linked <= len(shares):
+        return relative_information(shares)
+    return information_within_components(layer, labels) / entropy**0.5
 
 
 def _x_log_x(values: ArrayLike) -> Array:
