@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks import layer_families
 from benchmarks.layer_weights import LayerSet
 from spectrograd import MultilayerGraph, datasets
 from spectrograd.points.knn_graph import knn_graph
@@ -115,6 +116,14 @@ def _one_good_layer() -> LabelledLayers:
     return LabelledLayers("", MultilayerGraph.from_layers([layers[0], *shuffled, layers[3]]), labels)
 
 
+def _family(name: str, seed: int) -> Callable[[], LabelledLayers]:
+    def draw() -> LabelledLayers:
+        layers, classes = layer_families.draw(name, seed)
+        return LabelledLayers("", MultilayerGraph.from_layers(layers), classes)
+
+    return draw
+
+
 GENERATED: Mapping[str, Callable[[], LabelledLayers]] = {
     "mixtures, 2,000 x 3": _mixture(2_000, 3, 5, 1.9),
     "mixtures, 1,000 x 5, K=8": _mixture(1_000, 5, 8, 1.5),
@@ -128,7 +137,7 @@ GENERATED: Mapping[str, Callable[[], LabelledLayers]] = {
     "layers of unlike quality": _blocks("unlike", 0.6, False),
     "a layer about other clusters": _blocks("stranger", 0.4, False),
     "nodes missing from layers": _blocks("missing", 0.5, True),
-}
+} | {f"{name} {seed}": _family(name, seed) for name in layer_families.FAMILIES for seed in (1, 2)}
 
 
 def names() -> list[str]:

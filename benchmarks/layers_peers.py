@@ -1,8 +1,12 @@
-"""Peers on layers, in an interpreter of their own: ``layers_peers.py NAME FOLDER K`` prints labels."""
+"""Peers on layers, in an interpreter of their own: ``layers_peers.py serve`` answers lines of JSON.
+
+A request is ``[NAME, FOLDER, K]``, an answer ``{"labels": ..., "seconds": ...}`` or ``{"error": ...}``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +16,24 @@ from typing import Any
 
 import scipy.sparse as sp
 
-PACKAGES = ("graspologic", "leidenalg", "igraph", "infomap")
+MAX_DENSE_NODES = 2_000
+PACKAGES = ("mvlearn", "graspologic", "leidenalg", "igraph", "infomap")
+
+
+def coregularized(layers: list[Any], k: int) -> list[int]:
+    """Co-regularised multi-view spectral clustering (Kumar et al. 2011) of the layers' own affinities."""
+    import numpy as np
+    from mvlearn.cluster import MultiviewCoRegSpectralClustering
+
+    class OfAffinities(MultiviewCoRegSpectralClustering):  # type: ignore[misc]
+        def _affinity_mat(self, X: Any) -> Any:
+            return X
+
+    if layers[0].shape[0] > MAX_DENSE_NODES:
+        raise ValueError("mvlearn's matrices are dense")
+    small = 1e-6 * np.eye(layers[0].shape[0])  # no degree may be zero
+    views = [layer.toarray() + small for layer in layers]
+    return list(map(int, OfAffinities(k, random_state=0).fit_predict(views)))
 
 
 def mase(layers: list[Any], k: int) -> list[int]:
@@ -60,17 +81,30 @@ def infomap(layers: list[Any], k: int) -> list[int]:
 
 
 METHODS: dict[str, Callable[[list[Any], int], list[int]]] = {
+    "mvlearn co-regularized": coregularized,
     "graspologic MASE": mase,
     "leidenalg multiplex": leiden,
     "infomap": infomap,
 }
 
+
+def serve() -> None:
+    """Answer requests until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a package prints is no answer
+    for line in sys.stdin:
+        name, folder, k = json.loads(line)
+        data = [sp.load_npz(path).astype(float) for path in sorted(Path(folder).glob("*.npz"))]
+        began = time.process_time()
+        try:
+            answer = {"labels": METHODS[name](data, int(k))}
+        except Exception as error:  # a peer that fails has no row
+            answer = {"error": str(error)}
+        print(json.dumps({**answer, "seconds": time.process_time() - began}), file=answers, flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "versions":
         print(", ".join(f"{name} {version(name)}" for name in PACKAGES))
     else:
-        name, folder, k = sys.argv[1:]
-        data = [sp.load_npz(path).astype(float) for path in sorted(Path(folder).glob("*.npz"))]
-        began = time.process_time()
-        labels = METHODS[name](data, int(k))
-        print(json.dumps({"labels": labels, "seconds": time.process_time() - began}))
+        serve()
