@@ -119,7 +119,7 @@ def _own(drawn: layer_sets.LabelledLayers, aggregation: str) -> tuple[Row, str]:
 
 
 class Peers:
-    """The methods of other packages, in a process of the other interpreter, which starts anew after a timeout."""
+    """Methods of other packages in a process of the other interpreter, started anew after a timeout."""
 
     def __init__(self) -> None:
         self.python = os.environ.get("SPECTROGRAD_PEERS")
