@@ -235,7 +235,7 @@ def _information_of_layer(layer: Graph, labels: Array, shares: Array) -> float:
     n_linked = int(layer.components.max()) + 1 - len(layer.isolated)
     if n_linked <= len(shares):
         return relative_information(shares)
-    return information_within_components(layer, labels) / entropy**0.5
+    return float(information_within_components(layer, labels) / entropy**0.5)
 
 
 def _x_log_x(values: ArrayLike) -> Array:
