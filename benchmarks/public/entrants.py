@@ -198,6 +198,11 @@ TASKS: dict[str, dict[str, Callable[..., Outcome]]] = {
     "labels": LABELS,
     "projection": {OURS: partial(ours_layers, aggregation="projection"), "SC-ML of scipy": sc_ml},
     "mean": {OURS: partial(ours_layers, aggregation="mean"), "mean + eigsh": mean_adjacency},
+    "auto": {
+        OURS: partial(ours_layers, aggregation="auto"),
+        "SC-ML of scipy": sc_ml,
+        "mean + eigsh": mean_adjacency,
+    },
     "points": {OURS: ours_points, "scikit-learn": scikit_points},
 }
 

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 def measure(case: Case, threads: int) -> Iterator[Row]:
     """The rows of one data set."""
     data, truth = case.build()
-    tasks = {"layers": ("projection", "mean"), "points": ("points",)}.get(case.family)
+    tasks = {"layers": ("projection", "mean", "auto"), "points": ("points",)}.get(case.family)
     if tasks is None:
         tasks = ("labels",) if "labels" in case.family else ("embedding",)
     ours, peers = Worker(data, threads), Worker(data, threads)

@@ -201,3 +201,10 @@ def test_the_papers_method_reads_chunks_of_a_store(tmp_path):
     assert scores[1] > scores[0] - 0.05
     with pytest.raises(ValueError, match="batch='nodes' needs the graph in memory"):
         cluster(disk, Settings(n_components=3, seed=0, solver="sgd-paper", params={"batch": "nodes"}))
+
+
+def test_the_sum_of_layers_needs_them_in_memory(tmp_path):
+    disks = tuple(stored(tmp_path / f"{name}.store", block_model()) for name in "ab")
+    graph = MultilayerGraph(disks, ("a", "b"))
+    with pytest.raises(ValueError, match="'sum' needs the layers in memory: choose 'mean' or 'projection'"):
+        embed(graph, Settings(n_components=3, aggregation="sum", seed=0))
