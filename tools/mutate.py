@@ -1,9 +1,10 @@
-"""``python tools/mutate.py PACKAGE NUMBER [SEED]``: which small changes of the code no test notices.
+"""``python tools/mutate.py PACKAGE NUMBER [SEED] [--near]``: which small changes of the code no test notices.
 
 A comparison is flipped, ``+`` and ``-`` or ``*`` and ``/`` are exchanged, or a number grows by one; then the
 tests of the module run until one fails: those called after it, and those of the package that import it; all
-of the package where there are none. What they do not notice is tried on the whole package. A mutant that
-lives is printed with its line. The sources are changed in a copy, which comes first on the path.
+of the package where there are none. What they do not notice is tried on the whole package, but for
+``--near``. A mutant that lives is printed with its line. The sources are changed in a copy, which comes
+first on the path.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 600  # for the tests of a package; a mutant that never ends is killed
+KILLED, LIVES, NO_END = "killed", "LIVES ", "no end"
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -74,18 +76,18 @@ def nearest_tests(package: str, module: str) -> list[str]:
     return [str(file.relative_to(ROOT)) for file in near] or [f"tests/{package}"]
 
 
-def is_killed(tests: list[str], copy: Path) -> bool:
-    """Whether one of the tests fails on the changed copy, or does not end."""
+def tried(tests: list[str], copy: Path) -> str:
+    """What the tests say of the changed copy: one of the words below."""
     environment = os.environ | {"PYTHONPATH": str(copy)}
     call = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+        return NO_END
+    return KILLED if done.returncode else LIVES
 
 
-def main(package: str, number: int, seed: int = 0) -> int:
+def main(package: str, number: int, seed: int = 0, *, only_near: bool = False) -> int:
     """Print the mutants that live; how many they are."""
     rng, lived = random.Random(seed), 0
     files = sorted((ROOT / "src" / "spectrograd" / package).rglob("*.py"))
@@ -93,7 +95,7 @@ def main(package: str, number: int, seed: int = 0) -> int:
         copy = Path(folder, "src")
         shutil.copytree(ROOT / "src", copy)
         whole = [f"tests/{package}"]
-        if is_killed(whole, copy):
+        if not only_near and tried(whole, copy) != LIVES:
             raise SystemExit(f"the tests of {package} fail without any change")
         for _ in range(number):
             file = rng.choice([file for file in files if any(places(ast.parse(file.read_text())))])
@@ -104,10 +106,12 @@ def main(package: str, number: int, seed: int = 0) -> int:
             target = copy / file.relative_to(ROOT / "src")
             target.write_text(ast.unparse(tree))
             near = nearest_tests(package, file.stem)
-            killed = is_killed(near, copy) or (near != whole and is_killed(whole, copy))
-            lived += not killed
+            verdict = tried(near, copy)
+            if verdict == LIVES and near != whole and not only_near:
+                verdict = tried(whole, copy)
+            lived += verdict == LIVES
             where = f"{file.relative_to(ROOT)}:{node.lineno}: {line} -> {ast.unparse(node)}"
-            sys.stdout.write(f"{'killed' if killed else 'LIVES '} {where}\n")
+            sys.stdout.write(f"{verdict} {where}\n")
             sys.stdout.flush()
             shutil.copy(file, target)
     sys.stdout.write(f"{number - lived} of {number} killed\n")
@@ -115,4 +119,5 @@ def main(package: str, number: int, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))
+    words = [word for word in sys.argv[1:] if word != "--near"]
+    main(words[0], *(int(word) for word in words[1:]), only_near="--near" in sys.argv)
