@@ -7,7 +7,6 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from spectrograd import layout
 from spectrograd.pyg import laplacian_encoding
 
 # 1. A molecule-like graph: three rings on a chain.
@@ -20,7 +19,7 @@ encoding = laplacian_encoding(edge_index, len(graph), k=4)
 print(encoding.eigenvalues.round(3), encoding.groups())
 
 # 3. The picture: each node coloured by each encoding.
-positions = layout(graph)
+positions = nx.kamada_kawai_layout(graph)
 figure, panels = plt.subplots(2, 2, figsize=(4, 3.2))
 for column, axes in enumerate(panels.flat):
     nx.draw(graph, positions, ax=axes, node_size=30, node_color=encoding.vectors[:, column], cmap="coolwarm")

@@ -21,7 +21,7 @@ from spectrograd.graph.components import subgraph
 from spectrograd.notices import warn
 from spectrograd.operators.laplacian import Kind
 from spectrograd.pipeline.eigenpairs import Eigenpairs, smallest_eigenpairs
-from spectrograd.system import need
+from spectrograd.system import check_version, need
 from spectrograd.typing import Array
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def convert_from_nx(
     **options
         What else networkx says of a conversion (names, attributes to preserve): of no use here.
     """
+    check_version("networkx", "the networkx backend")
     attribute, default = next(iter(edge_attrs.items())) if edge_attrs else (None, 1)
     nodes = tuple(graph)
     row_of = {node: row for row, node in enumerate(nodes)}
@@ -179,6 +180,10 @@ def spectral_bisection(
     seed: object = None,
 ) -> tuple[set[Hashable], set[Hashable]]:
     """Split the nodes of a connected graph by the sign of the Fiedler vector."""
+    if G.directed:
+        raise need("networkx", "the networkx backend").NetworkXNotImplemented(
+            "not implemented for directed type"
+        )
     positive = fiedler_vector(G, weight, normalized, tol, method, seed) >= 0
     sides: tuple[set[Hashable], set[Hashable]] = (set(), set())
     for node, side in zip(G.nodes, positive.tolist(), strict=True):

@@ -24,7 +24,7 @@ from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.io.interop.anndata import from_anndata
 from spectrograd.notices import warn
 from spectrograd.pipeline.eigenpairs import smallest_eigenpairs
-from spectrograd.system import need
+from spectrograd.system import check_version, need
 from spectrograd.typing import Array
 
 DIFFMAP_TOL = 1e-6  # residual: spans agree with those of scanpy to a sine far below 1e-3
@@ -200,6 +200,7 @@ def read_neighbors(adata: object, neighbors_key: Keys = None) -> Graph | Multila
     """
     modalities = getattr(adata, "mod", None)
     if modalities is not None:
+        check_version("mudata", "a MuData")
         keys = _key_by_modality(modalities, neighbors_key)
         unknown = [name for name in keys if name not in modalities]
         if unknown:

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -70,11 +71,52 @@ def need(module: str, what: str) -> Any:
     """
     package = module.partition(".")[0]
     try:
-        return import_module(module)
+        imported = import_module(module)
     except ImportError:
         raise MissingExtra(
             f"{what} needs the package {package!r}: pip install spectrograd[{_EXTRA_OF[package]}]"
         ) from None
+    check_version(package, what)
+    return imported
+
+
+def check_version(package: str, what: str) -> None:
+    """Raise an error where a package is older than the least version that the extras name.
+
+    Nothing is checked of packages that are not installed, or not named.
+    """
+    least = _least_versions().get(package)
+    installed = None if least is None else _installed_version(package)
+    if least is not None and installed is not None and _release(installed) < _release(least):
+        raise MissingExtra(
+            f"{what} needs {package} {least} or later, and {installed} is installed: "
+            f"pip install --upgrade '{package}>={least}'"
+        )
+
+
+@functools.cache
+def _least_versions() -> dict[str, str]:
+    """Package -> least version, from the metadata of this library; nothing where it is not installed."""
+    try:
+        required = requires("spectrograd") or []
+    except PackageNotFoundError:
+        return {}
+    found = (re.match(r"([\w-]+)>=([\d.]+)", requirement) for requirement in required)
+    return {match[1].replace("-", "_"): match[2] for match in found if match}
+
+
+@functools.cache
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """The numbers of a version, without what follows them."""
+    leading = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(map(int, leading[0].split("."))) if leading else ()
 
 
 # --- Memory: of the machine, of the process, and of a part of a run

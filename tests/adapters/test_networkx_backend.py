@@ -12,6 +12,7 @@ import pytest
 
 nx = pytest.importorskip("networkx", minversion="3.4")
 
+from spectrograd import GraphError  # noqa: E402
 from spectrograd import networkx_backend as backend  # noqa: E402
 from spectrograd.networkx_info import FUNCTIONS, get_info  # noqa: E402
 
@@ -101,6 +102,22 @@ def test_bisection_cuts_the_bridge():
 def test_errors_are_networkx_errors(graph, call, words):
     with pytest.raises(nx.NetworkXError, match=words):
         call(convert(graph))
+
+
+@needs_entry_point
+@pytest.mark.parametrize("function", [nx.fiedler_vector, nx.algebraic_connectivity, nx.spectral_bisection])
+def test_directed_graphs_are_refused_as_networkx_does(function):
+    graph = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(nx.NetworkXNotImplemented, match="not implemented for directed"):
+        function(graph, backend="spectrograd")
+
+
+@needs_entry_point
+def test_weights_that_are_nan_are_named():
+    graph = nx.path_graph(4)
+    graph.edges[1, 2]["weight"] = float("nan")
+    with pytest.raises(GraphError, match="is nan: not finite"):
+        nx.fiedler_vector(graph, backend="spectrograd")
 
 
 def test_disconnected_graphs_have_no_algebraic_connectivity():

@@ -78,6 +78,26 @@ def test_one_direction_stands_for_both():
     np.testing.assert_allclose(laplacian_pe(once, 20, 3), laplacian_pe(edges, 20, 3))
 
 
+@pytest.mark.parametrize("change", ["drop a reverse", "repeat an edge", "another reverse", "loop"])
+def test_lists_of_edges_in_any_state_give_the_same_graph(change):
+    edges = random_edges(300, 6, 1)
+    odd = {
+        "drop a reverse": edges[:, 1:],
+        "repeat an edge": np.concatenate([edges, edges[:, :1]], axis=1),
+        "another reverse": np.concatenate([edges[:, 1:], [[0], [299]]], axis=1),
+        "loop": np.concatenate([edges, [[5], [5]]], axis=1),
+    }[change]
+    adjacency = np.zeros((300, 300))
+    np.add.at(adjacency, (odd[0], odd[1]), 1)
+    np.fill_diagonal(adjacency, 0)
+    adjacency = np.maximum(adjacency, adjacency.T)
+    scale = 1 / np.sqrt(np.maximum(adjacency.sum(axis=1), 1))
+    exact = np.linalg.eigvalsh(np.eye(300) - scale[:, None] * adjacency * scale)
+    found = laplacian_encoding(odd, 300, 5)
+    np.testing.assert_allclose(found.eigenvalues, exact[1:6], atol=1e-6)
+    assert found.converged
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [

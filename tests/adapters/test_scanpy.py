@@ -103,6 +103,12 @@ def test_errors_say_what_to_call(cells, tmp_path):
     twice.obs_names = ["same"] * 100
     with pytest.raises(GraphError, match="obs_names_make_unique"):
         sg.diffmap(twice)
+    with pytest.raises(GraphError, match=r"neighbors_key='near': .* obsp holds .*wide_connectivities"):
+        sg.diffmap(cells, neighbors_key="near")
+    nan = cells[:100].copy()
+    nan.obsp["connectivities"].data[3] = np.nan
+    with pytest.raises(GraphError, match=r"obsp\['connectivities'\] holds NaN"):
+        sg.diffmap(nan)
     damaged = tmp_path / "damaged.h5ad"
     damaged.write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with pytest.raises(GraphError, match=r"no readable \.h5ad file"):

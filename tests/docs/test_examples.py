@@ -148,7 +148,13 @@ def test_example_runs_and_prints(path, tmp_path):
     if path.parent.name == "gallery":
         assert (tmp_path / f"{path.stem}.png").stat().st_size > 5_000
         assert (ROOT / "docs" / "images" / "gallery" / f"{path.stem}.png").exists()
-        assert f'--8<-- "examples/gallery/{path.name}"' in (ROOT / f"docs/gallery/{path.stem}.md").read_text()
+        page = (ROOT / f"docs/gallery/{path.stem}.md").read_text()
+        assert f'--8<-- "examples/gallery/{path.name}"' in page
+        run_time = re.search(r"Runs in (?!0\.0)[\d.]+ s of CPU, imports included\.", page)  # tools/make_gallery.py
+        assert run_time, "the page has no run time"
+        gallery = (ROOT / "docs" / "gallery.md").read_text().splitlines()
+        (row,) = (line for line in gallery if f"(gallery/{path.stem}.md)" in line)
+        assert run_time[0] in row
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_names import as_objects
-from spectrograd.system import need
+from spectrograd.system import check_version, need
 from spectrograd.typing import Array
 
 H5AD_SUFFIX = ".h5ad"
@@ -42,6 +42,7 @@ def from_anndata(adata: Any, *, neighbors_key: str | None = None) -> Graph:
     Graph
         Cells are called by their ``obs_names``.
     """
+    check_version("anndata", "an AnnData")
     uns = getattr(adata, "uns", {})
     key = connectivities_key(adata.obsp, uns, neighbors_key)
     matrix = adata.obsp[key]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_names import as_names
 from spectrograd.io.interop.frames import comes_from, edge_rows
-from spectrograd.system import need
+from spectrograd.system import check_version, need
 
 
 def from_networkx(graph: Any, *, weight: str | None = "weight") -> Graph:
@@ -29,6 +29,7 @@ def from_networkx(graph: Any, *, weight: str | None = "weight") -> Graph:
     >>> from_networkx(networkx.path_graph(["a", ("b", 1), 7])).node_names.tolist()
     ['a', ('b', 1), 7]
     """
+    check_version("networkx", "a networkx graph")
     nodes = list(graph)
     row_of = {node: row for row, node in enumerate(nodes)}
     listed = list(graph.edges(data=weight, default=1) if weight else ((*end[:2], 1) for end in graph.edges()))
