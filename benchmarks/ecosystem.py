@@ -303,4 +303,6 @@ def _fiedler(method: str) -> tuple[str, ...]:
             return words
         return f"{words}, sine {span_sine(vector[:, None], np.asarray(theirs)[:, None]):.0e}"
 
-    return compare("Fiedler vector", f"{len(graph):,} nodes (grid)", f"networkx, {method}", rival, mine, judge)
+    return compare(
+        "Fiedler vector", f"{len(graph):,} nodes (grid)", f"networkx, {method}", rival, mine, judge
+    )

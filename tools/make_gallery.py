@@ -1,8 +1,8 @@
-"""``python tools/make_gallery.py [NAME ...]``: make the pictures of the gallery, and write down what each takes.
+"""``python tools/make_gallery.py [NAME ...]``: make the pictures of the gallery, and write down run times.
 
-Each script of ``examples/gallery`` runs twice in an empty folder, since the first run may compile. Its picture
-goes to ``docs/images/gallery``, the CPU seconds of the second run, imports included, to its page and to
-``docs/gallery.md``.
+Each script of ``examples/gallery`` runs twice in an empty folder, since the first run may compile. Its
+picture goes to ``docs/images/gallery``, the CPU seconds of the second run, imports included, to its page and
+to ``docs/gallery.md``.
 """
 
 from __future__ import annotations

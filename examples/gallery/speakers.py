@@ -22,7 +22,9 @@ windows = voices[turns] + 2.5 * rng.normal(size=(10_000, 128))
 model = SpectralClustering("auto", affinity="nearest_neighbors", metric="cosine", random_state=0).fit(windows)
 print(model.eigengap_.sentence)
 usual = 1 + int(np.argmax(np.diff(model.eigengap_.eigenvalues[:12])))  # the rule of most toolkits
-print(f"{model.n_clusters_} speakers, the widest gap says {usual}, NMI {metrics.nmi(turns, model.labels_):.2f}")
+print(
+    f"{model.n_clusters_} speakers, the widest gap says {usual}, NMI {metrics.nmi(turns, model.labels_):.2f}"
+)
 
 # Clusters have no order: each gets the number of the speaker whom it holds most of.
 counts = np.zeros((model.n_clusters_, 4), int)

@@ -150,7 +150,8 @@ def test_example_runs_and_prints(path, tmp_path):
         assert (ROOT / "docs" / "images" / "gallery" / f"{path.stem}.png").exists()
         page = (ROOT / f"docs/gallery/{path.stem}.md").read_text()
         assert f'--8<-- "examples/gallery/{path.name}"' in page
-        run_time = re.search(r"Runs in (?!0\.0)[\d.]+ s of CPU, imports included\.", page)  # tools/make_gallery.py
+        # tools/make_gallery.py writes it
+        run_time = re.search(r"Runs in (?!0\.0)[\d.]+ s of CPU, imports included\.", page)
         assert run_time, "the page has no run time"
         gallery = (ROOT / "docs" / "gallery.md").read_text().splitlines()
         (row,) = (line for line in gallery if f"(gallery/{path.stem}.md)" in line)
