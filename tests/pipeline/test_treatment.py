@@ -65,21 +65,19 @@ def test_neighbours_of_points_are_not_regularised(ring_model):
     assert all(each.tau == 0 for each in ring_model.treatment_.candidates)
 
 
-def test_what_dangles_makes_regularisation_a_candidate():
+def test_more_vectors_are_those_of_the_regularised_graph_where_the_first_are():
     data = datasets.make_block_model(3000, 5, mean_degree=4, random_state=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = SpectralClustering(5, random_state=0).fit(data.graph)
-    assert any(each.tau > 0 for each in model.treatment_.candidates)
-    most = max(each.criterion for each in model.treatment_.candidates)
-    assert most == next(
-        each.criterion for each in model.treatment_.candidates if each.name == model.treatment_.name
-    )
+    first, rival = model.treatment_.candidates
+    assert first.tau == rival.tau == model.regularization_.tau
+    assert first.tau > 0
     assert metrics.nmi(data.labels, model.labels_) > 0.5
 
 
-def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
-    """Candidates of one operator are one solve; a certificate is made for the winner alone."""
+def test_the_rival_is_certified_where_it_is_taken(monkeypatch):
+    """More vectors are one solve more; a certificate is made for them where they win."""
     solves, certified = [], []
 
     def counted_trial(*args):
@@ -97,8 +95,7 @@ def test_candidates_share_a_solve_and_the_one_taken_is_certified(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = SpectralClustering(3, random_state=0).fit(data.graph)
-    taus = {each.tau for each in model.treatment_.candidates[1:]}
-    assert len(solves) == len(taus) > 0
+    assert len(solves) == len(model.treatment_.candidates) - 1 == 1
     assert not any(each.solved.certificate.converged for each in solves)
     assert len(certified) <= 1
     assert model.certificate_.converged
@@ -177,8 +174,8 @@ def test_nothing_is_compared(params, why):
     assert model.embedding_.shape[1] == params.get("n_components", 3)
 
 
-def test_many_clusters_compare_unit_rows_only():
-    """Beyond fifty clusters nothing of twice the width is solved."""
+def many_clusters() -> Graph:
+    """Fifty-five clusters of twelve nodes among random edges, and some leaves."""
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(55), 12)
     heads = np.arange(len(labels)).repeat(6)
@@ -186,13 +183,36 @@ def test_many_clusters_compare_unit_rows_only():
     apart = heads != tails
     noise = rng.integers(len(labels), size=(2, 5000))
     noise = noise[:, noise[0] != noise[1]]
+    leaves = len(labels) + np.arange(40)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        graph = Graph.from_edges(np.append(heads[apart], noise[0]), np.append(tails[apart], noise[1]))
-        model = SpectralClustering(55, random_state=0).fit(graph)
+        return Graph.from_edges(
+            np.concatenate([heads[apart], noise[0], leaves]),
+            np.concatenate([tails[apart], noise[1], rng.integers(len(labels), size=40)]),
+        )
+
+
+def test_many_clusters_compare_unit_rows_only():
+    """Beyond fifty clusters nothing of more columns is solved."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SpectralClustering(55, random_state=0).fit(many_clusters())
     names = [each.name for each in model.treatment_.candidates]
-    assert names[:2] == ["55 vectors", "55 vectors as unit rows"]
+    assert names == ["55 vectors", "55 vectors as unit rows"]
     assert model.embedding_.shape[1] == 55
+
+
+def test_many_clusters_are_regularised_where_unit_rows_are_better(monkeypatch):
+    monkeypatch.setattr(Candidate, "is_better_than", lambda self, first: True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SpectralClustering(55, random_state=0).fit(many_clusters())
+    chosen = model.treatment_
+    assert [each.tau for each in chosen.candidates] == [0.0, 0.0, 0.1]
+    assert chosen.name == chosen.candidates[2].name
+    assert model.regularization_.tau == 0.1
+    assert "its clusters tell more about the edges" in model.regularization_.reason
+    assert model.certificate_.converged
 
 
 def test_one_cluster_that_holds_nearly_everything_is_said_to():

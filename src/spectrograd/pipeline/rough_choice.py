@@ -42,7 +42,7 @@ from spectrograd.pipeline.treatment import (
     candidate_of,
     dangling_share,
     name_of,
-    plan_candidates,
+    plan_rivals,
     reason_beyond_doubt,
     reason_by_settings,
     reason_for,
@@ -102,7 +102,8 @@ class KrylovSpace:
         problem = Problem(operator if fit is None else fit.operator, k, engine)
         x = engine.random(graph.n_nodes, 1, SEED, np.float32)
         start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
-        return cls(operator, tau, fit, problem, Basis(engine, problem.standard.operator, start, max_steps(k)))
+        limit = max_steps(k, graph.n_nodes)
+        return cls(operator, tau, fit, problem, Basis(engine, problem.standard.operator, start, limit))
 
     def rough_vectors(
         self, n_columns: int, n_good: int, stop: Callable[[RoughVectors], bool] | None = None
@@ -179,9 +180,9 @@ def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContex
     return not prepared.connectivity.labels[prepared.kept].any()  # a single vector finds one null vector
 
 
-def max_steps(k: int) -> int:
+def max_steps(k: int, n_nodes: int) -> int:
     """Vectors of a basis for k clusters."""
-    return MAX_STEPS_PER_COLUMN * wide_columns(k) + 40
+    return min(MAX_STEPS_PER_COLUMN * wide_columns(k) + 40, n_nodes // 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ class _Choice:
         """The treatment chosen by the eigenvectors of one solve, of which the ones chosen are certified."""
         k = self.k
         usual = Plan(name_of(k, 0.0, "soft unit"), k, 0.0, "soft unit")
-        wide = Plan(name_of(wide_columns(k), 0.0, "commute"), wide_columns(k), 0.0, "commute")
+        wide = plan_rivals(k, self.prepared.part.n_nodes, 1, 0.0, k, 0.0)[0]
         # 1. all columns, without a certificate
         asked = replace(self.settings, n_components=wide.n_columns, regularization=None)
         trial = run_trial(self.prepared, asked, replace(self.context, on_stage=ignore_stage))
@@ -218,10 +219,7 @@ class _Choice:
         treatment = Treatment(usual.name, reason)
         plan = usual
         if not reason:
-            other, labels = self.measured(wide, values, vectors, None)
-            first, _ = self.measured(usual, values, vectors, labels)
-            plan = wide if other.is_better_than(first) else usual
-            treatment = Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, 1, (first, other))
+            treatment, plan = self.better(usual, wide, values, vectors)
         # 3. a certificate for the columns chosen
         result = trial.certified(plan.n_columns)
         if not result.certificate.converged:
@@ -232,8 +230,8 @@ class _Choice:
     def by_krylov_spaces(self) -> Result | None:
         """The treatment chosen by rough vectors, with the certified embedding that goes on with them."""
         n = self.prepared.part.n_nodes
-        limit = max_steps(self.k)
-        if not (n > 2 * limit and 4 * n * limit <= MAX_BASIS_BYTES):
+        limit = max_steps(self.k, n)
+        if limit < 2 * usual_basis_size(wide_columns(self.k), 1) or 4 * n * limit > MAX_BASIS_BYTES:
             return None
         if len(self.prepared.part.search.first.widths) > MAX_LEVELS:
             return None
@@ -264,29 +262,20 @@ class _Choice:
         reason = self.reason_beyond_doubt(rough, decision)
         if reason:
             return Treatment(usual.name, reason), usual, space, decision
-        # 3. partitions by the other candidates, each with the last one for a start, the first at the end
-        part = self.prepared.part
-        spaces = {space.tau: space}
-        labels: Array | None = None
-        tried: list[tuple[Plan, Candidate]] = []
-        for plan in plan_candidates(k, part.n_nodes, 1, space.tau, dangling_share(part), k):
-            if plan.tau not in spaces:
-                spaces[plan.tau] = self.space(plan.tau)
-            wide = spaces[plan.tau].rough_vectors(plan.n_columns, plan.n_columns)
-            if wide.n_good < k:
-                return None
-            candidate, labels = self.measured(plan, wide.ritz.values, wide.vectors, labels)
-            tried.append((plan, candidate))
-        tried.insert(0, (usual, self.measured(usual, rough.ritz.values, rough.vectors, labels)[0]))
-        # 4. the one that tells most of those that are better than the first
-        better = [each for each in tried if each[1].is_better_than(tried[0][1])]
-        plan, _ = max(better, key=lambda each: each[1].criterion, default=tried[0])
-        candidates = [each for _, each in tried]
-        treatment = Treatment(plan.name, reason_for(plan, candidates), plan.rows, 1, tuple(candidates))
-        if plan.tau != space.tau:
-            text = f"{plan.tau:g} mean degrees added to every degree: its clusters tell more about the edges"
-            decision = Regularization(plan.tau, text, decision.localized)
-        return treatment, plan, spaces[plan.tau], decision
+        # 3. partitions by K vectors and by more of them
+        plan = plan_rivals(k, self.prepared.part.n_nodes, 1, space.tau, k, 0.0)[0]
+        wide = space.rough_vectors(plan.n_columns, plan.n_columns)
+        if wide.n_good < k:
+            return None
+        treatment, plan = self.better(usual, plan, wide.ritz.values, wide.vectors)
+        return treatment, plan, space, decision
+
+    def better(self, usual: Plan, rival: Plan, values: Array, vectors: Array) -> tuple[Treatment, Plan]:
+        """The better of two candidates by their partitions, of which each begins with the other."""
+        other, labels = self.measured(rival, values, vectors, None)
+        first, _ = self.measured(usual, values, vectors, labels)
+        plan = rival if other.is_better_than(first) else usual
+        return Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, 1, (first, other)), plan
 
     def first(self) -> tuple[KrylovSpace, RoughVectors, Regularization]:
         """K rough vectors with the tau that they took: the least at which they are not localised."""

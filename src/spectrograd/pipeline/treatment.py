@@ -154,10 +154,8 @@ class Plan:
     rows: RowForm
 
 
-def plan_candidates(
-    k: int, n_nodes: int, n_null: int, used: float, dangling: float, n_first: int
-) -> list[Plan]:
-    """The treatments to try beside the first, the cheaper ones first.
+def plan_rivals(k: int, n_nodes: int, n_null: int, tau: float, n_first: int, dangling: float) -> list[Plan]:
+    """The treatments to try after the first, each only where the one before it was better.
 
     Parameters
     ----------
@@ -167,27 +165,23 @@ def plan_candidates(
         Nodes that take part: fewer than there are vectors to compute.
     n_null
         Vectors of value zero: they do not count, but for the constant.
-    used
-        The tau of the first treatment, by localised vectors.
-    dangling
-        Share of the nodes with hardly a neighbour.
+    tau
+        That of the first treatment, by localised vectors.
     n_first
         Vectors of the first treatment.
+    dangling
+        Share of the nodes with hardly a neighbour.
     """
-    wide = min(wide_columns(k) + n_null - 1, n_nodes - 2)
-    dangles = dangling > MIN_DANGLING_SHARE
-    tau = used or (TAU if dangles else 0.0)
-    plans: list[Plan] = []
     if k > MAX_CLUSTERS_FOR_WIDE:
-        plans.append(Plan(name_of(k, used, "unit"), n_first, used, "unit"))
-        if tau != used:
-            plans.append(Plan(name_of(k, tau, "unit"), k, tau, "unit"))
+        plans = [Plan(name_of(k, tau, "unit"), n_first, tau, "unit")]
+        if tau == 0 and dangling > MIN_DANGLING_SHARE:
+            # where unit rows are better, clusters are full of short rows, which regularisation mends
+            plans.append(Plan(name_of(k, TAU, "unit"), k, TAU, "unit"))
         return plans
-    if not dangles and wide > max(k, n_null):
-        plans.append(Plan(name_of(wide_columns(k), 0.0, "commute"), wide, 0.0, "commute"))
-    if tau > 0 and (columns := min(wide_columns(k), n_nodes - 2)) > k:
-        plans.append(Plan(name_of(wide_columns(k), tau, "commute"), columns, tau, "commute"))
-    return plans
+    wide = min(wide_columns(k) + n_null - 1, n_nodes - 2)
+    if wide <= max(k, n_null):
+        return []
+    return [Plan(name_of(wide_columns(k), tau, "commute"), wide, tau, "commute")]
 
 
 def wide_columns(k: int) -> int:
@@ -261,21 +255,15 @@ def select_treatment(
     settings = replace(settings, n_clusters=k)
     context = replace(context, hooks=(), observer=None, on_stage=ignore_stage)
     usual_plan = Plan(usual, first.embedding.n_components, first.regularization.tau, "soft unit")
+    n_null = count_null_vectors(first)
     split = replace(prepared, connectivity=replace(prepared.connectivity, groups=None))
-    contest = _Contest(split, settings, context, solve, label, usual_plan, first)
+    contest = _Contest(split, settings, context, solve, label, usual_plan, n_null, first)
+    part = prepared.part
     best, plan, candidates, spent = contest.run(
-        plan_candidates(
-            k,
-            prepared.part.n_nodes,
-            count_null_vectors(first),
-            first.regularization.tau,
-            dangling_share(prepared.part),
-            first.embedding.n_components,
-        )
+        plan_rivals(k, part.n_nodes, n_null, usual_plan.tau, usual_plan.n_columns, dangling_share(part))
     )
-    n_null = 1 if plan.tau else count_null_vectors(first)
     reason = reason_for(plan, candidates)
-    chosen = Treatment(plan.name, reason, plan.rows, n_null, tuple(candidates))
+    chosen = Treatment(plan.name, reason, plan.rows, 1 if plan.tau else n_null, tuple(candidates))
     if plan is not usual_plan:
         best = replace(best, regularization=_regularization_of(best, first), eigengap=first.eigengap)
     return _warn_if_lopsided(_with_treatment(_costs_of(best, spent), chosen))
@@ -283,7 +271,7 @@ def select_treatment(
 
 @dataclass(frozen=True, eq=False)
 class _Contest:
-    """The candidates against the first: partitions of all, and a certificate for the one that is taken."""
+    """The first treatment against its rivals: a certificate for the one that is taken."""
 
     prepared: PreparedGraph
     settings: Settings
@@ -291,55 +279,57 @@ class _Contest:
     solve: Callable[[PreparedGraph, Settings, RunContext], Result]
     label: Callable[[Result, Settings, RunContext], Result]
     usual: Plan
+    n_null: int
     first: Result
 
-    def run(self, plans: list[Plan]) -> tuple[Result, Plan, list[Candidate], Result]:
+    def run(self, rivals: list[Plan]) -> tuple[Result, Plan, list[Candidate], Result]:
         """The best result with its plan, all candidates, and a result that holds the costs of all."""
-        spent = self.first
-        candidates = [_measured(self.usual, self.first, self.prepared.part)]
-        found = [(self.usual, self.first)]
-        trials: dict[float, Trial] = {}
-        # 1. A partition by each: K vectors and more of one operator are one solve.
-        for plan in plans:
+        best = spent = self.first
+        plan = self.usual
+        best_candidate = _measured(self.usual, self.first, self.prepared.part)
+        candidates = [best_candidate]
+        for rival in rivals:
             if time.perf_counter() >= self.context.labelled_by:
                 break
-            if not self.has_vectors_of_first(plan) and plan.tau not in trials:
-                width = max(each.n_columns for each in plans if each.tau == plan.tau)
-                trials[plan.tau] = run_trial(self.prepared, self.asked(plan, width), self.context)
-                spent = _with_costs(spent, trials[plan.tau].cost)
-                if trials[plan.tau].cost.interrupted:
-                    stopped = replace(self.first, stop_reason=trials[plan.tau].cost.stop_reason)
-                    return stopped, self.usual, candidates, spent
+            # 1. vectors of the rival, where the first does not have them
             vectors = self.first
-            if not self.has_vectors_of_first(plan):
-                vectors = trials[plan.tau].first_columns(plan.n_columns)
-            labelled = self.labelled(plan, replace(vectors, seconds={}, passes=0.0, matvecs=0))
+            trial: Trial | None = None
+            if not self.has_vectors_of_first(rival):
+                trial = run_trial(self.prepared, self.asked(rival), self.context)
+                spent = _with_costs(spent, trial.cost)
+                if trial.cost.interrupted:
+                    best = replace(best, stop_reason=trial.cost.stop_reason)
+                    break
+                vectors = trial.cost
+            # 2. its partition: better than the best so far?
+            labelled = self.labelled(rival, replace(vectors, seconds={}, passes=0.0, matvecs=0))
             spent = _with_costs(spent, labelled)
-            found.append((plan, labelled))
-            candidates.append(_measured(plan, labelled, self.prepared.part))
-        # 2. The one that tells most of those that are better than the first, if it can be certified.
-        better = [number for number, each in enumerate(candidates) if each.is_better_than(candidates[0])]
-        for number in sorted(better, key=lambda number: -candidates[number].criterion):
-            plan, result = found[number]
-            if not self.has_vectors_of_first(plan):
-                result = self.certified(plan, result, trials[plan.tau])
-                spent = _with_costs(spent, result)
-            if result.certificate.converged:
-                return result, plan, candidates, spent
-        return self.first, self.usual, candidates, spent
+            candidate = _measured(rival, labelled, self.prepared.part)
+            candidates.append(candidate)
+            if not candidate.is_better_than(best_candidate):
+                break
+            # 3. certified?
+            if trial is not None:
+                labelled = self.certified(rival, labelled, trial)
+                spent = _with_costs(spent, labelled)
+            if not labelled.certificate.converged:
+                break
+            best = labelled
+            plan = rival
+            best_candidate = candidate
+        return best, plan, candidates, spent
 
     def has_vectors_of_first(self, plan: Plan) -> bool:
         """Whether a plan asks for nothing but other rows of the vectors that are there."""
         return plan.n_columns == self.usual.n_columns and plan.tau == self.usual.tau
 
-    def asked(self, plan: Plan, n_columns: int) -> Settings:
+    def asked(self, plan: Plan) -> Settings:
         """The settings of a solve for a plan."""
-        return replace(self.settings, n_components=n_columns, regularization=plan.tau or None)
+        return replace(self.settings, n_components=plan.n_columns, regularization=plan.tau or None)
 
     def labelled(self, plan: Plan, vectors: Result) -> Result:
         """The clusters of a plan in its vectors."""
-        n_null = 1 if plan.tau else count_null_vectors(self.first)
-        treatment = Treatment(plan.name, "", plan.rows, n_null)
+        treatment = Treatment(plan.name, "", plan.rows, 1 if plan.tau else self.n_null)
         return self.label(replace(vectors, treatment=treatment), self.settings, self.context)
 
     def certified(self, plan: Plan, labelled: Result, trial: Trial) -> Result:
@@ -355,18 +345,17 @@ class _Contest:
                 judge=labelled.judge,
             )
         with self.context.engine.threads():
-            again = self.solve(self.prepared, self.asked(plan, plan.n_columns), self.context)
+            again = self.solve(self.prepared, self.asked(plan), self.context)
         return self.labelled(plan, again)
 
 
 def _regularization_of(best: Result, first: Result) -> Regularization:
     """The tau of a candidate that was taken in place of the first, and why."""
     tau = best.regularization.tau
-    localized = first.regularization.localized
     if tau == first.regularization.tau:
         return first.regularization
-    how = f"{tau:g} mean degrees added to every degree" if tau else "not used"
-    return Regularization(tau, f"{how}: its clusters tell more about the edges", localized)
+    how = f"{tau:g} mean degrees added to every degree: its clusters tell more about the edges"
+    return Regularization(tau, how, first.regularization.localized)
 
 
 def _reason_not_to_compare(
