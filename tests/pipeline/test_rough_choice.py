@@ -138,6 +138,19 @@ def test_tiny_graphs_are_solved_for_once(monkeypatch):
     assert result.certificate.converged
 
 
+def test_components_of_points_are_solved_for_once_too(embeds):
+    """Two pairs of touching clusters, far apart: two null vectors, which commute distances leave out."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(range(4), 150)
+    points = np.column_stack([truth * 3.0 + 60 * (truth > 1), np.zeros(600)]) + rng.normal(0, 1, (600, 2))
+    graph = knn_graph(points, 10)
+    result = fit(graph, n_components=4, n_clusters=4)
+    assert embeds == []
+    assert [each.n_vectors for each in result.treatment.candidates] == [4, 7]
+    assert result.treatment.n_null == 2
+    assert metrics.nmi(truth, result.labels) > 0.6
+
+
 def test_several_components_leave_the_usual_way():
     data = datasets.make_block_model(600, K, random_state=0)
     two = Graph.from_matrix(sp.block_diag([data.graph.matrix, data.graph.matrix], format="csr"))

@@ -166,7 +166,7 @@ def choose_by_rough_vectors(
 
 
 def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContext, k: int) -> bool:
-    """Whether nothing was asked for that leaves no choice, and the graph is connected and in memory."""
+    """Whether nothing was asked for that leaves no choice, and the graph is in memory."""
     if not 2 <= k <= MAX_CLUSTERS_FOR_WIDE or settings.n_components != k:
         return False
     if reason_by_settings(prepared, settings, context) or prepared.connectivity.groups is not None:
@@ -175,9 +175,7 @@ def _is_suitable(prepared: PreparedGraph, settings: Settings, context: RunContex
         return False
     if not isinstance(context.engine, LocalEngine) or type(prepared.part) is not Graph:
         return False
-    if prepared.part.n_nodes < wide_columns(k) + 3:
-        return False
-    return not prepared.connectivity.labels[prepared.kept].any()  # a single vector finds one null vector
+    return prepared.part.n_nodes >= wide_columns(k) + 3
 
 
 def max_steps(k: int, n_nodes: int) -> int:
@@ -194,6 +192,11 @@ class _Choice:
     context: RunContext
     k: int
 
+    @property
+    def n_null(self) -> int:
+        """Components that take part, each with a null vector."""
+        return int(self.prepared.connectivity.labels[self.prepared.kept].max()) + 1
+
     def is_for_wide_solve(self) -> bool:
         """Whether one solve with all columns serves all candidates, hardly longer than one with K."""
         part = self.prepared.part
@@ -205,17 +208,22 @@ class _Choice:
         """The treatment chosen by the eigenvectors of one solve, of which the ones chosen are certified."""
         k = self.k
         usual = Plan(name_of(k, 0.0, "soft unit"), k, 0.0, "soft unit")
-        wide = plan_rivals(k, self.prepared.part.n_nodes, 1, 0.0, k, 0.0)[0]
+        rivals = plan_rivals(k, self.prepared.part.n_nodes, self.n_null, 0.0, k, 0.0)
+        if self.n_null >= k or not rivals:
+            return None
+        wide = rivals[0]
         # 1. all columns, without a certificate
         asked = replace(self.settings, n_components=wide.n_columns, regularization=None)
         trial = run_trial(self.prepared, asked, replace(self.context, on_stage=ignore_stage))
         vectors = trial.solved.embedding.vectors
         values = trial.solved.embedding.eigenvalues
-        decision = decide_regularization(trial.operator, vectors[:, :k])
+        decision = decide_regularization(trial.operator, vectors[:, :k], self.n_null)
         if decision.tau or trial.cost.interrupted:
             return None
         # 2. beyond doubt? Else the better partition
-        reason = reason_beyond_doubt(decision, float(values[k] / values[k - 1]), k, self.prepared.part)
+        reason = ""
+        if self.n_null == 1:
+            reason = reason_beyond_doubt(decision, float(values[k] / values[k - 1]), k, self.prepared.part)
         treatment = Treatment(usual.name, reason)
         plan = usual
         if not reason:
@@ -229,6 +237,8 @@ class _Choice:
 
     def by_krylov_spaces(self) -> Result | None:
         """The treatment chosen by rough vectors, with the certified embedding that goes on with them."""
+        if self.n_null > 1:  # of which a single vector finds one
+            return None
         n = self.prepared.part.n_nodes
         limit = max_steps(self.k, n)
         if limit < 2 * usual_basis_size(wide_columns(self.k), 1) or 4 * n * limit > MAX_BASIS_BYTES:
@@ -275,7 +285,8 @@ class _Choice:
         other, labels = self.measured(rival, values, vectors, None)
         first, _ = self.measured(usual, values, vectors, labels)
         plan = rival if other.is_better_than(first) else usual
-        return Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, 1, (first, other)), plan
+        n_null = 1 if plan.tau else self.n_null
+        return Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, n_null, (first, other)), plan
 
     def first(self) -> tuple[KrylovSpace, RoughVectors, Regularization]:
         """K rough vectors with the tau that they took: the least at which they are not localised."""
@@ -325,7 +336,7 @@ class _Choice:
         """A candidate with its criterion, by a partition of rough vectors, and that partition."""
         graph = self.prepared.part
         columns = vectors[:, : plan.n_columns]
-        weights = Treatment(plan.name, "", plan.rows).column_weights(values[: plan.n_columns])
+        weights = Treatment(plan.name, "", plan.rows, self.n_null).column_weights(values[: plan.n_columns])
         softly = 0.0 if self.settings.laplacian == "symmetric" else 1.0
         rows = unit_rows(columns if weights is None else columns * weights, softly)
         labels = rough_labels(rows, self.k, np.random.default_rng(SEED), similar)
