@@ -335,22 +335,24 @@ class _ThreadLimit(threading.local):
 _thread_limit = _ThreadLimit()
 
 
-@contextmanager
-def one_thread(enabled: bool = True) -> Iterator[None]:
+class one_thread:
     """Limit BLAS and OpenMP to one thread: small matrices need no more, and idle threads slow the kernels.
 
     On a busy machine a Lanczos run takes a tenth of the time, a small k-means even less. BLAS has one
     limit for the whole process: the last Python thread to leave restores the limit before the first.
     Entering takes some 60 us, entering again inside next to nothing.
     """
-    if not enabled:
-        yield
-        return
-    _enter()
-    try:
-        yield
-    finally:
-        _leave()
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        if self.enabled:
+            _enter()
+
+    def __exit__(self, *_: object) -> None:
+        if self.enabled:
+            _leave()
 
 
 def _enter() -> None:

@@ -49,6 +49,7 @@ from spectrograd.certificate.certificate import TARGET_ODDS, ComplementBound, ne
 from spectrograd.certificate.mixed_columns import MixedColumns
 from spectrograd.engines import Engine
 from spectrograd.engines.base import MultiVector, new_seed
+from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels import LANES
 from spectrograd.linalg.subspace import Coordinates, Ritz, orthonormalize, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
@@ -79,7 +80,7 @@ class Recurrence:
         """The lowest Ritz value."""
         d = np.array(self.alphas)
         e = np.array(self.betas[:-1])
-        return float(la.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(0, 0))[0])
+        return float(la.lapack.dsterf(d, e)[0][0])
 
     def log_sum(self, value: float) -> tuple[float, float]:
         """``log(p_0^2 + .. + p_j^2)`` at a value, and by how much the last step let ``log |p|`` grow."""
@@ -357,6 +358,9 @@ class _LanczosProbe:
         """Mutates: one Lanczos step, which is one product."""
         if self.ended:
             return
+        if isinstance(self.vectors, RowBasis) and self.vectors.is_small:
+            self._step_small(self.vectors)
+            return
         # 1. the product A q_i
         last = self.at + min(self.n_steps, 1)
         self.vectors.append(self.engine.apply(self.operator, self.vectors.columns(last, last + 1)))
@@ -370,6 +374,16 @@ class _LanczosProbe:
         last_two = np.diag([1.0, 1 / beta])  # the last vector and the new one; the one before is dropped
         self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), last_two]))
         self.recurrence = self.recurrence.extend(alpha, beta)
+
+    def _step_small(self, vectors: RowBasis) -> None:
+        """Mutates: the same step on a small graph, in fewer calls."""
+        last = vectors.filled - 1
+        product = self.engine.apply(self.operator, vectors.columns(last, last + 1))[:, 0]
+        coefficients, beta = vectors.append_orthogonal(product, self.at)
+        self.ended = not beta > self.noise
+        if last > self.at:  # the vector before the last is needed no more
+            vectors.drop(self.at)
+        self.recurrence = self.recurrence.extend(float(coefficients[-1]), max(beta, self.noise))
 
     def evidence(self, guess: float) -> LanczosProbeEvidence:
         """The evidence so far."""

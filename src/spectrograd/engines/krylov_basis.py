@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,35 @@ class RowBasis:
         self.stored: Array = np.empty((limit, n_rows), dtype)
         self.filled = 0
         self.thresholds = thresholds
+
+    @property
+    def is_small(self) -> bool:
+        """Whether numpy multiplies the rows, which are in float64: a single vector then takes fewer calls."""
+        return self.stored.shape[1] <= self.thresholds.small and self.stored.dtype == np.float64
+
+    def append_orthogonal(self, x: Array, first: int) -> tuple[Array, float]:
+        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column, for numpy.
+
+        The column is of unit length then; returned are its coefficients and what its length was.
+        """
+        basis = self.stored[: self.filled]
+        near = basis[first:]
+        with one_thread():
+            # as in `_orthogonalize_small`
+            along = near @ x
+            x -= along @ near
+            coefficients = basis @ x
+            x -= coefficients @ basis
+            length = math.sqrt(x @ x)
+        coefficients[first:] += along
+        np.divide(x, max(length, 1e-300), out=self.stored[self.filled])
+        self.filled += 1
+        return coefficients, length
+
+    def drop(self, column: int) -> None:
+        """Mutates: remove one column; those behind close up."""
+        self.filled -= 1
+        self.stored[column : self.filled] = self.stored[column + 1 : self.filled + 1]
 
     def append(self, X: Array) -> None:
         """Add columns."""

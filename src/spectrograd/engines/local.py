@@ -59,6 +59,10 @@ class LocalEngine(Engine):
         """Multiply row block by row block, in memory or from disk; by scipy where the graph is small."""
         operator = operator.astype(X.dtype)
         if operator.n_nodes <= self.thresholds.small and operator.graph.is_resident:
+            if X.shape[1] == 1:
+                product = operator.diagonal * X[:, 0]
+                product -= operator.scaled_matrix @ X[:, 0]
+                return product[:, None]
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
         from spectrograd.kernels.spmm import multiply
 

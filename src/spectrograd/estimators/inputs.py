@@ -118,8 +118,7 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
     if affinity in FEATURE_AFFINITIES or _is_large_kernel(affinity, X):
         return _features_input(model, affinity, X)
     if affinity == "precomputed":
-        # Graph looks for what is not finite, and names the edge
-        X = validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
+        X = _validate_matrix(model, X)
         matrix = X
         graph = Graph.from_matrix(X)
         maker = MatrixRows.of(X)
@@ -129,6 +128,20 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
         attributes |= _neighbor_attributes(model, affinity, X)
     attributes["affinity_matrix_"] = matrix
     return FitInput(graph, np.float32 if X.dtype == np.float32 else np.float64, (maker,), attributes)
+
+
+def _validate_matrix(model: Spectral, X: Any) -> Any:
+    """As scikit-learn does; Graph looks for what is not finite, and names the edge.
+
+    Sparse matrices have no names of columns, and their structure was checked: what is left is done here, in a
+    hundredth of the time.
+    """
+    if sp.issparse(X) and X.ndim == 2 and X.shape[0] >= 2 and X.dtype.kind in "biuf":
+        model.n_features_in_ = X.shape[1]
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_
+        return X
+    return validate_data(model, X, accept_sparse=True, ensure_all_finite=False, ensure_min_samples=2)
 
 
 def _features_of_file(model: Spectral, path: Any) -> FitInput:

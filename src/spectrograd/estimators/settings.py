@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ SAME_NAMES = (
 
 def make_settings(model: Spectral, n_nodes: int) -> Settings:
     """The parameters as the pipeline takes them, checked against the size of the graph."""
-    given = model.get_params(deep=False)
+    given = {name: getattr(model, name) for name in _parameter_names(type(model))}
     solver, solver_params, tol = solver_and_tolerance(model)
     n_components = model._n_columns(n_nodes)  # which refuses what is no number
     n_clusters = given.get("n_clusters", "auto")
@@ -106,6 +107,12 @@ def make_settings(model: Spectral, n_nodes: int) -> Settings:
         seed=seed_of(model.random_state),
         memory_limit=as_bytes(model.memory_limit),
     )
+
+
+@functools.cache
+def _parameter_names(kind: type[Spectral]) -> tuple[str, ...]:
+    """The parameters of an estimator; scikit-learn reads them off the signature, each time anew."""
+    return tuple(kind._get_param_names())
 
 
 def make_context(model: Spectral) -> RunContext:

@@ -15,6 +15,7 @@ import scipy.linalg as la
 from numpy.typing import DTypeLike
 
 from spectrograd.engines.base import Engine, MultiVector, new_seed
+from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.operators.base import Operator
 from spectrograd.typing import Array, JsonMapping
 
@@ -298,6 +299,10 @@ class Basis:
 
         The same pass multiplies the columns ``beside``, where there are any: their product is returned.
         """
+        vectors = self.vectors
+        is_single = beside is None and self.front == 1
+        if is_single and isinstance(vectors, RowBasis) and vectors.is_small and self._expand_vector(vectors):
+            return None
         a = self.done
         b = self.filled
         width = b - a
@@ -327,6 +332,23 @@ class Basis:
         if len(R) == 0:  # an invariant subspace: go on with a vector outside
             self._add_random(rng)
         return beside
+
+    def _expand_vector(self, vectors: RowBasis) -> bool:
+        """Mutates: as :meth:`expand`, of one vector of a small graph; False where its product lies within."""
+        new = self.filled
+        product = self.engine.apply(self.operator, vectors.columns(new - 1, new))[:, 0]
+        first = 0 if self._far else max(0, new - 2)
+        coefficients, length = vectors.append_orthogonal(product, first)
+        if not length > 10 * self._tiny:
+            vectors.filled = new
+            return False
+        self.T[:new, new - 1] = coefficients
+        self.T[new, new - 1] = length
+        self.done = new
+        self.filled = new + 1
+        self._far = False
+        self.products += 1
+        return True
 
     def _normalize(self, start: int, inner: Array) -> tuple[Array, bool]:
         """Mutates: make the vectors from ``start`` on orthonormal and drop those that vanished.

@@ -50,6 +50,7 @@ MAX_GUARDS = 8  # Ritz vectors beyond K that the certificate gets
 # bound says nothing yet.
 MIN_PAUSE = 0.1
 PAUSE_WITHOUT_BOUND = 0.3
+PAUSE_SHARE = 0.4  # of the steps that Chebyshev polynomials would need
 # One thread of an ordinary machine: a product per entry of the matrix, and the small eigenproblem.
 SECONDS_PER_ENTRY = 1e-9
 RITZ_SECONDS = 1e-4
@@ -98,7 +99,8 @@ class LanczosState(RitzState):
         # steps that a Chebyshev polynomial would need (Saad 2011, Theorem 6.3)
         rate = Filter(1, float(self.values[k]), upper).rate(float(self.values[k - 1]))
         missing_steps = math.log(bound / angle) / max(rate, 1e-9)
-        pause = math.ceil(max(MIN_PAUSE * steps_per_basis, missing_steps))
+        # Ritz vectors that a restart has kept hold the others' share of the rest: it takes far fewer.
+        pause = math.ceil(max(MIN_PAUSE * steps_per_basis, PAUSE_SHARE * missing_steps))
         self.pause = min(pause, _affordable_pause(basis))
 
 
@@ -112,6 +114,25 @@ def _affordable_pause(basis: Basis) -> int:
     m = basis.done
     step = basis.front * SECONDS_PER_ENTRY * (entries + basis.n_nodes * (1 + m / 2))
     return max(1, math.ceil(10 * (RITZ_SECONDS + SECONDS_PER_CUBE * m**3) / step))
+
+
+def _unit_null_vector(problem: Problem) -> MultiVector | None:
+    """The null vector that is known of the operator, in standard coordinates, of unit length; else None."""
+    null = problem.operator.null_vector
+    if null is None:
+        return None
+    engine = problem.engine
+    unit = problem.standard.transform(engine.from_numpy(null[:, None] / np.abs(null).max()))
+    return engine.combine(unit, engine.gram(unit, unit) ** -0.5)
+
+
+def _first_basis(problem: Problem, front: MultiVector, limit: int, null: MultiVector | None) -> Basis:
+    """The basis of a front that is orthogonal to the null vector: this one is a Ritz vector of value zero."""
+    operator = problem.standard.operator
+    if null is None:
+        return Basis(problem.engine, operator, front, limit)
+    coupling = np.zeros((front.shape[1], 1))
+    return Basis.of_ritz_pairs(problem.engine, operator, null, np.zeros(1), front, coupling, limit)
 
 
 def usual_basis_size(k: int, size: int) -> int:
@@ -157,43 +178,36 @@ class KrylovSolver(RitzSolver[LanczosT]):
         if problem.start is not None:
             size = max(size, k)
         # 1. an orthonormal block: the start of the Krylov space
-        front = self._first_block(problem, state.rng, min(size, n), dtype)
+        null = _unit_null_vector(problem) if is_double and problem.start is None else None
+        front = self._first_block(problem, state.rng, min(size, n), dtype, null)
         size = front.shape[1]
         # 2. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
         limit = max(basis_size or usual_basis_size(k, size), k + 2 + size)
         state.pause = limit if n <= SMALL else 0
         # 3. the basis, whose first product comes with the first step
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
-            state.basis = self._first_basis(problem, front, limit)
+            state.basis = _first_basis(problem, front, limit, null)
         return self.set_unmeasured(problem, state, front)
 
-    def _first_basis(self, problem: Problem, front: MultiVector, limit: int) -> Basis:
-        """The basis of a front; in float64 after the null vector, a Ritz vector of value zero."""
-        engine = problem.engine
-        operator = problem.standard.operator
-        null = problem.operator.null_vector
-        # (a warm start that holds the null vector would lose a column of the front, and rounding fill it)
-        if front.dtype != np.float64 or null is None or problem.start is not None:
-            return Basis(engine, operator, front, limit)
-        unit = problem.standard.transform(engine.from_numpy(null[:, None] / np.abs(null).max()))
-        unit = engine.combine(unit, engine.gram(unit, unit) ** -0.5)
-        same = np.eye(front.shape[1])
-        front = engine.combine(front, same, unit, -engine.gram(unit, front))
-        front = orthonormalize(engine, front, None).Q
-        coupling = np.zeros((front.shape[1], 1))
-        return Basis.of_ritz_pairs(engine, operator, unit, np.zeros(1), front, coupling, limit)
-
     def _first_block(
-        self, problem: Problem, rng: np.random.Generator, size: int, dtype: DTypeLike
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        size: int,
+        dtype: DTypeLike,
+        null: MultiVector | None,
     ) -> MultiVector:
-        """The warm start and random columns up to ``size``, orthonormal."""
+        """The warm start and random columns up to ``size``: orthonormal, orthogonal to the null vector."""
         engine = problem.engine
         start = problem.start_on_engine(dtype)
         parts = [] if start is None else [problem.standard.transform(start)]
         n_random = size - sum(part.shape[1] for part in parts)
         if n_random > 0:
             parts.append(engine.random(problem.n_nodes, n_random, new_seed(rng), dtype))
-        return orthonormalize(engine, engine.hstack(*parts), None, rng).Q
+        X = engine.hstack(*parts)
+        if null is not None:
+            X = engine.combine(X, np.eye(size), null, -engine.gram(null, X))
+        return orthonormalize(engine, X, None, rng).Q
 
     def set_unmeasured(self, problem: Problem, state: LanczosT, X: MultiVector) -> LanczosT:
         """Mutates: ``U`` is the start, padded to K columns; nothing is known of it but its range."""

@@ -20,7 +20,7 @@ from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.linalg.chebyshev_filter import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
 from spectrograd.operators.base import Operator
-from spectrograd.solvers.base import Problem, Progress, Solver, State
+from spectrograd.solvers.base import Problem, Progress, Solver, State, copy_generator
 from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
@@ -47,7 +47,7 @@ class RitzState(State):
     def __deepcopy__(self, memo: dict[int, object]) -> RitzState:
         twin = copy.copy(self)
         twin.events = list(self.events)
-        twin.rng = copy.deepcopy(self.rng, memo)
+        twin.rng = copy_generator(self.rng)
         return twin
 
     def angle_bound(self, k: int) -> float:
