@@ -168,17 +168,18 @@ class KrylovSolver(RitzSolver[LanczosT]):
     def begin(self, problem: Problem, state: LanczosT, size: int, basis_size: int | None) -> LanczosT:
         """Mutates: the state, which gets a random block of so many columns, led by the warm start.
 
-        Small graphs, whose vectors stay in a core's cache in either type, are for float64 from the start:
-        their Ritz pairs are those of the result. The basis begins with the null vector where one is known.
+        A single random vector of a small graph, whose basis stays in a core's cache in either type, is in
+        float64: the Ritz pairs are those of the result. The basis begins with the null vector, if known.
         """
         n = problem.n_nodes
         k = problem.n_components
-        is_double = self.precision == "double" or (self.precision == "auto" and n <= SMALL)
-        dtype = np.float64 if is_double else np.float32
         if problem.start is not None:
             size = max(size, k)
+        is_single = size == 1 and problem.start is None
+        is_double = self.precision == "double" or (self.precision == "auto" and is_single and n <= SMALL)
+        dtype = np.float64 if is_double else np.float32
         # 1. an orthonormal block: the start of the Krylov space
-        null = _unit_null_vector(problem) if is_double and problem.start is None else None
+        null = _unit_null_vector(problem) if is_double and is_single else None
         front = self._first_block(problem, state.rng, min(size, n), dtype, null)
         size = front.shape[1]
         # 2. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
