@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from spectrograd.graph import MultilayerGraph
+from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.operators.base import Operator
 from spectrograd.operators.laplacian import Kind, masked_laplacian
+from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.typing import Array
 
@@ -38,6 +40,11 @@ REGISTRY = {  # name -> module of this package, imported when it is asked for
 AUTO = "auto"
 
 
+# Of stored edges, or of rows of features whose similarities are not formed.
+LayerOperator = SparseOperator | SimilarityOperator
+L = TypeVar("L", bound=LayerOperator)
+
+
 @dataclass(frozen=True, eq=False)
 class Layers:
     """The input of an aggregation: operators, weights, and the layers' embeddings where it needs them.
@@ -45,7 +52,7 @@ class Layers:
     ``tau`` is the regularisation that every operator has, in mean degrees of its layer.
     """
 
-    operators: tuple[SparseOperator, ...]
+    operators: tuple[LayerOperator, ...]
     weights: Array
     embeddings: tuple[Array, ...] = ()
     eigenvalues: tuple[Array, ...] = ()
@@ -60,6 +67,17 @@ class Layers:
     def names(self) -> Array | None:
         """Node names, where the input had any."""
         return self.operators[0].names
+
+    @property
+    def sparse(self) -> tuple[SparseOperator, ...]:
+        """The operators, all of which have edges; an error where one is of similarities never formed."""
+        found = tuple(operator for operator in self.operators if isinstance(operator, SparseOperator))
+        if len(found) < len(self.operators):
+            raise GraphError(
+                "a layer of similarities that are never formed has no edges, which this aggregation or these "
+                "weights need: use aggregation='projection' or 'mean', or affinity='nearest_neighbors'"
+            )
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +128,7 @@ def check_aggregation(name: str, params: Mapping[str, object] | None = None) -> 
 
 def layer_operators(
     graph: MultilayerGraph, kind: Kind, tau: float = 0.0, excluded: Array | None = None
-) -> tuple[SparseOperator, ...]:
+) -> tuple[LayerOperator, ...]:
     """One Laplacian per layer, all with the identity as metric so that they can be added.
 
     Layers are summed with a common metric; ``random_walk`` layers enter as ``symmetric`` ones, which
@@ -120,10 +138,13 @@ def layer_operators(
     symmetric: dict[Kind, Kind] = {"random_walk": "symmetric", "signed": "signed_symmetric"}
     common = symmetric.get(kind, kind)
     nothing = np.empty(0, np.int64) if excluded is None else excluded
-    return tuple(
-        masked_laplacian(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
-        for layer in graph.layers
-    )
+
+    def operator(layer: Graph) -> LayerOperator:
+        if isinstance(layer, FeatureGraph):
+            return similarity_laplacian(layer, common, tau, allow_isolated=True)
+        return masked_laplacian(layer, common, tau if layer.n_edges else 0.0, nothing, allow_isolated=True)
+
+    return tuple(operator(layer) for layer in graph.layers)
 
 
 def without_absent(operator: SparseOperator) -> SparseOperator:
@@ -138,7 +159,7 @@ def without_absent(operator: SparseOperator) -> SparseOperator:
     return replace(operator, diagonal=np.where(absent, operator.upper, operator.diagonal))
 
 
-def with_neutral_nodes(operator: SparseOperator) -> SparseOperator:
+def with_neutral_nodes(operator: L) -> L:
     """The operator with a neutral diagonal entry for the nodes that the layer does not know.
 
     The eigenvalues of a normalised Laplacian have mean 1. A zero would say that any cluster of such nodes
@@ -151,7 +172,7 @@ def with_neutral_nodes(operator: SparseOperator) -> SparseOperator:
     return replace(operator, diagonal=np.where(absent, typical_diagonal(operator), operator.diagonal))
 
 
-def typical_diagonal(operator: SparseOperator) -> float:
+def typical_diagonal(operator: LayerOperator) -> float:
     """The median of the diagonal over the nodes that have edges: 1 for a normalised Laplacian."""
     linked = operator.diagonal[operator.diagonal > 0]
     return float(np.median(linked)) if len(linked) else 0.0

@@ -59,8 +59,8 @@ def aggregate(
     _check_options(form, strength, max_iter, tol)
     # 1. layers that count: with a weight, and with an embedding
     used = [at for at, weight in enumerate(layers.weights) if weight > 0 and layers.embeddings[at].shape[1]]
-    operators = [without_absent(layers.operators[at]) for at in used]
-    strengths = [strength * (typical_diagonal(layers.operators[at]) or 1.0) for at in used]
+    operators = [without_absent(layers.sparse[at]) for at in used]
+    strengths = [strength * (typical_diagonal(layers.sparse[at]) or 1.0) for at in used]
     weights = layers.weights[used]
     subspaces = [np.asarray(layers.embeddings[at]) for at in used]
     turned = 0.0

@@ -49,7 +49,7 @@ def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: 
 
     if method == "truncated":
         return truncated_function(layers, function)
-    operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
+    operators = tuple(with_neutral_nodes(operator) for operator in layers.sparse)
     layers = replace(layers, operators=operators)
     if method == "exact" or (method == "auto" and layers.n_nodes <= EXACT_UP_TO):
         return _exact(layers, delta)
@@ -58,8 +58,8 @@ def aggregate(layers: Layers, *, shift: float = 0.1, method: str = "auto", **_: 
 
 def _exact(layers: Layers, delta: float) -> Operator:
     # unnormalised layers in units of the widest spectrum, so that the shift means the same for any weights
-    scale = spectral_scale(layers.operators)
-    kept = [(c, op) for c, op in zip(layers.weights, layers.operators, strict=True) if c > 0]
+    scale = spectral_scale(layers.sparse)
+    kept = [(c, op) for c, op in zip(layers.weights, layers.sparse, strict=True) if c > 0]
     shares = np.array([c for c, _ in kept]) / sum(c for c, _ in kept)
     identity = np.eye(layers.n_nodes)
     mean = karcher_mean([op.to_dense() / scale + delta * identity for _, op in kept], shares)

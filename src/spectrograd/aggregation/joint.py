@@ -86,7 +86,7 @@ class JointPasses(Solver[JointState]):
         """One random basis for all blocks: they describe the same nodes."""
         # shapes: a block is (n_nodes, width); ``blocks[0]`` is the merged one
         width = self._width(problem)
-        count = len(self.layers.operators)
+        count = len(self.layers.sparse)
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, width)), rng).Q
         state = JointState(Q, rng, blocks=[Q] * (count + 1), settled=np.zeros(count, dtype=bool))
         self._set_unmeasured(state)
@@ -132,11 +132,11 @@ class JointPasses(Solver[JointState]):
 
     def _read(self, state: JointState, at: int, X: Array) -> Array:
         """The product of one layer with some columns: its edges are read once, or not at all."""
-        operator = self.layers.operators[at]
+        operator = self.layers.sparse[at]
         if X.shape[1] == 0:
             return np.zeros_like(X)
         # a matvec is a product with all layers: one layer counts by its share of the edges
-        share = operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.operators)
+        share = operator.graph.n_edges / sum(op.graph.n_edges for op in self.layers.sparse)
         state.matvecs += X.shape[1] * share
         state.edges_seen += operator.graph.n_edges
         return np.asarray(operator @ X)
@@ -152,7 +152,7 @@ class JointPasses(Solver[JointState]):
         shared = nothing if together is None else together
         own = []
         total = np.zeros_like(shared)
-        for at, (c, operator) in enumerate(zip(self.layers.weights, self.layers.operators, strict=True)):
+        for at, (c, operator) in enumerate(zip(self.layers.weights, self.layers.sparse, strict=True)):
             block = nothing if state.settled[at] else blocks[at + 1]
             width = block.shape[1]
             product = self._read(state, at, np.hstack([block, shared]))
@@ -176,7 +176,7 @@ class JointPasses(Solver[JointState]):
     def _bounds(self) -> list[tuple[float, float]]:
         """Lower and upper bound of every block's operator."""
         weights = self.layers.weights
-        operators = self.layers.operators
+        operators = self.layers.sparse
         upper = float(sum(c * op.upper for c, op in zip(weights, operators, strict=True)))
         own = [(-self.coupling * a, op.upper) for a, op in zip(self.alphas, operators, strict=True)]
         return [(-float(weights @ self.alphas), upper), *own]
@@ -316,7 +316,7 @@ class JointEpochs(Solver[EpochsState]):
             raise ValueError(f"epochs={self.epochs}: expected at least one pass over the edges")
         k = problem.n_components
         Q = problem.orthonormalize(rng.standard_normal((problem.n_nodes, k)), rng).Q
-        state = EpochsState(np.hstack([Q] * (len(self.layers.operators) + 1)), rng)
+        state = EpochsState(np.hstack([Q] * (len(self.layers.sparse) + 1)), rng)
         state.descents = [
             self._solver.init(replace(problem, operator=operator, start=Q), rng)
             for operator in (problem.sparse, *self._operators(state, k))
@@ -342,7 +342,7 @@ class JointEpochs(Solver[EpochsState]):
         state.iteration += 1
         state.done = state.iteration >= self._n_epochs
         state.edges_seen = sum(descent.edges_seen for descent in state.descents)
-        n_edges = max(1, sum(op.graph.n_edges for op in self.layers.operators))
+        n_edges = max(1, sum(op.graph.n_edges for op in self.layers.sparse))
         state.matvecs = k * state.edges_seen / n_edges
         state.events = [event for descent in state.descents for event in descent.events]
         return state
@@ -371,7 +371,7 @@ class JointEpochs(Solver[EpochsState]):
                 low_rank=LowRank(np.ascontiguousarray(state.U[:, :k]), np.full(k, strength)),
                 lower=operator.lower - strength,
             )
-            for operator, strength in zip(self.layers.operators, strengths, strict=True)
+            for operator, strength in zip(self.layers.sparse, strengths, strict=True)
         ]
 
     def _merged_operator(self, problem: Problem, state: EpochsState) -> SparseOperator:
@@ -445,7 +445,7 @@ def run(
     """
     # 1. layers of one size, and alpha in the same units
     alphas = projection.resolve_alpha(alpha, layers)
-    operators, divisor = of_common_size([with_neutral_nodes(operator) for operator in layers.operators])
+    operators, divisor = of_common_size([with_neutral_nodes(operator) for operator in layers.sparse])
     layers = replace(layers, operators=operators)
     alphas = alphas / divisor
     frame = mean.aggregate(layers)
@@ -463,7 +463,7 @@ def run(
         checkpoint=context.next_checkpoint(),
     )
     # 3. the merged basis stands before those of the layers
-    merged, *own = np.split(solution.Q, len(layers.operators) + 1, axis=1)
+    merged, *own = np.split(solution.Q, len(layers.sparse) + 1, axis=1)
     return solution, merged, tuple(own)
 
 
@@ -479,6 +479,6 @@ def _solver(
         raise ValueError(f"aggregation 'joint' takes {foreign[0]!r} only without steps={steps!r}")
     if steps == "passes":
         return JointPasses(layers, alphas, settle=limit, **options)
-    if any(operator.is_streamed for operator in layers.operators):
+    if any(operator.is_streamed for operator in layers.sparse):
         raise ValueError("steps='sgd' of 'joint' needs the layers in memory: choose steps='passes'")
     return JointEpochs(layers, alphas, **options)

@@ -10,16 +10,20 @@ import scipy.sparse as sp
 from spectrograd.aggregation import Layers, with_neutral_nodes
 from spectrograd.graph import Graph
 from spectrograd.operators.composite import SumOperator
+from spectrograd.operators.similarity import SimilarityOperator
 from spectrograd.operators.sparse import LowRank, SparseOperator
 
 NEEDS_EMBEDDINGS = False
 
 
 def aggregate(layers: Layers, **_: object) -> SparseOperator | SumOperator:
-    """``sum_s c_s L^s`` as one sparse operator, the union of the layers' edges; a sum of those on disk."""
+    """``sum_s c_s L^s`` as one sparse operator, the union of the layers' edges.
+
+    With layers on disk, or of similarities that are never formed, it stays a sum.
+    """
     operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
     layers = replace(layers, operators=operators)
-    if any(operator.is_streamed for operator in operators):
+    if any(operator.is_streamed or isinstance(operator, SimilarityOperator) for operator in operators):
         used = [(float(c), part) for c, part in zip(layers.weights, operators, strict=True) if c > 0]
         return SumOperator(tuple(part for _, part in used), tuple(c for c, _ in used))
     return _add_layers(layers)
@@ -31,7 +35,7 @@ def _add_layers(layers: Layers) -> SparseOperator:
     lower = 0.0
     upper = 0.0
     parts: list[tuple[float, LowRank]] = []
-    for weight, operator in zip(layers.weights, layers.operators, strict=True):
+    for weight, operator in zip(layers.weights, layers.sparse, strict=True):
         if weight == 0:
             continue
         matrix = operator.scaled_matrix if weight == 1 else operator.scaled_matrix * weight

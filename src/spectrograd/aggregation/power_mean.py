@@ -46,7 +46,7 @@ def aggregate(
         return truncated_function(layers, function)
     if method != "full":
         raise ValueError(f"method={method!r}: expected 'full' or 'truncated'")
-    operators = tuple(with_neutral_nodes(operator) for operator in layers.operators)
+    operators = tuple(with_neutral_nodes(operator) for operator in layers.sparse)
     return function_of_layers(operators, layers.weights, function)
 
 

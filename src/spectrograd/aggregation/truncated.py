@@ -27,7 +27,7 @@ def truncated_function(layers: Layers, function: Callable[[Array], Array]) -> Lo
         Increasing, from eigenvalues of a normalised Laplacian.
     """
     parts = []
-    for weight, operator, values in zip(layers.weights, layers.operators, layers.eigenvalues, strict=True):
+    for weight, operator, values in zip(layers.weights, layers.sparse, layers.eigenvalues, strict=True):
         # eigenvalues in units of the diagonal, whose mean is theirs
         relative = values / (typical_diagonal(operator) or 1.0)
         parts.append(weight * np.maximum(function(np.ones(1)) - function(relative), 0.0))

@@ -211,7 +211,8 @@ def _as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInp
         return FitInput(foreign)
     check_affinity(model.affinity)
     named = X if isinstance(X, Mapping) else {str(i): layer for i, layer in enumerate(X)}
-    mixed = _mixed_layers(model, named) if model.affinity == AUTO else None
+    takes_features = model.affinity == AUTO or model.affinity in FEATURE_AFFINITIES
+    mixed = _mixed_layers(model, named) if takes_features else None
     if mixed is not None:
         return FitInput(mixed)
     affinity = _affinity_of_layers(model, named)
@@ -231,7 +232,7 @@ def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> Multilayer
         if graph is not None or holds_graph(X):
             graphs.append(str(name))
     # of one kind: the usual ways for graphs or for points
-    if len(graphs) in (0, len(layers)):
+    if len(graphs) == len(layers) or (not graphs and model.affinity == AUTO):
         return None
     for name in graphs:
         with name_in_messages(f"layer {name!r}"):
@@ -239,7 +240,7 @@ def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> Multilayer
                 layers[name] if isinstance(layers[name], Graph) else Graph.from_matrix(layers[name])
             )
     metric = "auto" if model.metric == "euclidean" else model.metric
-    options = FeatureOptions(model.n_neighbors or 10, metric, model.recall, model.n_jobs)
+    options = FeatureOptions(model.n_neighbors or 10, metric, model.recall, model.n_jobs, str(model.affinity))
     return mixed_layers(layers, options)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.notices import parameter, warn
 from spectrograd.typing import Array, JsonObject
 
@@ -165,6 +166,8 @@ def subgraph(graph: Graph, rows: Array) -> Graph:
     """Return the subgraph induced by some nodes."""
     if len(rows) == graph.n_nodes:
         return graph
+    if isinstance(graph, FeatureGraph):
+        return graph.subgraph(rows)
     names = None if graph.names is None else graph.names[rows]
     return Graph._from_clean_csr(sp.csr_array(graph.matrix[rows][:, rows]), names)
 
@@ -184,7 +187,7 @@ def sublayers(graph: MultilayerGraph, rows: Array) -> MultilayerGraph:
         return graph
     layers = [subgraph(layer, rows) for layer in graph.layers]
     if graph.names is None:  # rows are numbered anew: the old numbers become names
-        layers = [Graph(layer.blocks, layer.n_nodes, rows) for layer in layers]
+        layers = [replace(layer, names=rows, recall=None) for layer in layers]
     return MultilayerGraph(tuple(layers), graph.layer_names)
 
 

@@ -64,12 +64,15 @@ class MultilayerGraph:
         *,
         n_neighbors: int = 10,
         metric: str = "auto",
+        affinity: str = "auto",
         names: ArrayLike | None = None,
     ) -> MultilayerGraph:
         """Build from a list or a dict that mixes graphs and feature matrices of the same nodes.
 
         Rows of features are joined to their ``n_neighbors`` nearest ones; ``metric="auto"`` is the cosine for
-        sparse features that are not negative, else Euclidean. Rows are the nodes of the graphs, in their
+        sparse features that are not negative, else Euclidean. ``affinity="cosine"`` and ``"linear"`` take all
+        pairs of rows instead, which are never formed; ``"auto"`` takes the cosine so for sparse features that
+        are not negative of more than 20,000 rows. Rows are the nodes of the graphs, in their
         order, unless they have ``names``.
 
         Examples
@@ -83,7 +86,7 @@ class MultilayerGraph:
         named = layers if isinstance(layers, Mapping) else {str(i): x for i, x in enumerate(layers)}
         module = import_module("spectrograd.points.mixed_layers")  # by name: points stand above graphs
         rows = None if names is None else as_names(names)
-        options = module.FeatureOptions(n_neighbors, metric)
+        options = module.FeatureOptions(n_neighbors, metric, affinity=affinity)
         made = module.mixed_layers(dict(named), options, names=rows)
         return cls(made.layers, made.layer_names)
 

@@ -64,7 +64,18 @@ class SimilarityOperator(Operator):
     @property
     def null_vector(self) -> Array | None:
         """``1 / g``: the constant of the random walk."""
-        return None if self.lower < 0 else 1 / self.form
+        linked = self.form > 0
+        return None if self.lower < 0 else np.where(linked, 1 / np.where(linked, self.form, 1.0), 0.0)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether g is one, but for rows that are similar to none."""
+        return bool(np.isin(self.form, (0.0, 1.0)).all())
+
+    @property
+    def scale(self) -> Array | None:
+        """G where it normalises, as ``scale`` of a sparse operator; else None."""
+        return None if self.is_plain else self.form
 
     def product(self, engine: Engine, X: MultiVector) -> MultiVector:
         """``A X``: ``Z' (f X)`` is small, and ``Z`` times that a multivector."""
@@ -158,8 +169,12 @@ def _divided(low_rank: LowRank | None, divisor: Array) -> LowRank | None:
     return low_rank and LowRank(low_rank.factors / divisor[:, None], low_rank.coefficients)
 
 
-def similarity_laplacian(graph: FeatureGraph, kind: str, tau: float = 0.0) -> SimilarityOperator:
+def similarity_laplacian(
+    graph: FeatureGraph, kind: str, tau: float = 0.0, *, allow_isolated: bool = False
+) -> SimilarityOperator:
     """The Laplacian of a graph of features, regularised by tau mean degrees.
+
+    Where ``allow_isolated``, rows that are similar to none are rows of zeros, as in a layer of several.
 
     Examples
     --------
@@ -189,13 +204,15 @@ def similarity_laplacian(graph: FeatureGraph, kind: str, tau: float = 0.0) -> Si
                 f"affinity={graph.affinity!r}: points without near ones have no weight beyond the error of "
                 "the approximation; take a smaller gamma, or affinity='nearest_neighbors'"
             )
-    ones = np.ones(graph.n_nodes)
+    linked = degrees > 0
+    ones = linked.astype(np.float64) if allow_isolated else np.ones(graph.n_nodes)
+    diagonal = np.where(linked, diagonal, 0.0) if allow_isolated else diagonal
     if kind == "unnormalized":
         # u'Lu <= sum w_ij (2 u_i^2 + 2 u_j^2): no eigenvalue exceeds twice the largest degree
         top = 2 * float(degrees.max())
         return SimilarityOperator(graph, diagonal, ones, low_rank, lower=lower * top, upper=top)
     if kind == "symmetric":
-        root = np.sqrt(degrees)
-        scaled = _divided(low_rank, root)
-        return SimilarityOperator(graph, diagonal / degrees, 1 / root, scaled, lower=lower)
+        form = ones / np.sqrt(np.where(linked, degrees, 1.0))
+        scaled = low_rank and LowRank(low_rank.factors * form[:, None], low_rank.coefficients)
+        return SimilarityOperator(graph, diagonal * form**2, form, scaled, lower=lower)
     return SimilarityOperator(graph, diagonal, ones, low_rank, metric=degrees, lower=lower)

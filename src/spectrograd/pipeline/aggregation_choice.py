@@ -145,7 +145,7 @@ def choose_candidate(
     with_edges
         Whether the chosen operator must have edges, since a solver was asked for that may need them.
     """
-    graphs = [operator.graph for operator in layers.operators]
+    graphs = [operator.graph for operator in layers.sparse]
     # A layer counts by the share of nodes that it links: a few nodes do not decide for all of them.
     shares = layers.weights * np.array([(graph.degrees > 0).mean() for graph in graphs])
     criterion = partial(partition_criterion, graphs, weights=shares)
@@ -209,7 +209,7 @@ def _single_layers(
     if not equal or len(embedded) < 2:
         return []
     found = []
-    for at, (operator, own) in enumerate(zip(layers.operators, embedded, strict=True)):
+    for at, (operator, own) in enumerate(zip(layers.sparse, embedded, strict=True)):
         complete = bool((operator.diagonal > 0).all()) and own.embedding.n_components == n_components
         if not complete or layers.weights[at] == 0 or n_linked_components(operator.graph) >= n_components:
             continue

@@ -20,6 +20,7 @@ from spectrograd.labels.kmeans import unit_rows
 from spectrograd.labels.neighbor_labels import follow_neighbours, small_blocks
 from spectrograd.labels.sampled_kmeans import membership
 from spectrograd.operators.laplacian import form_of
+from spectrograd.operators.similarity import SimilarityOperator
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.layer_weights import TRACY_WIDOM
 from spectrograd.pipeline.result import Result
@@ -295,7 +296,10 @@ def clustered_graphs(result: Result) -> tuple[tuple[Graph, ...], Array]:
     """The graphs that were clustered, in the order of ``result.rows``, and their weights."""
     if result.merged is not None:
         inputs = result.merged.inputs
-        graphs = () if inputs is None else tuple(operator.graph for operator in inputs.operators)
+        operators = () if inputs is None else inputs.operators
+        if any(isinstance(operator, SimilarityOperator) for operator in operators):
+            return (), np.ones(1)  # these have no edges
+        graphs = tuple(operator.graph for operator in operators)
         return graphs, np.asarray(result.merged.weights)
     operator = result.operator
     return ((operator.graph,) if isinstance(operator, SparseOperator) else ()), np.ones(1)

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.aggregation import without_absent
+from spectrograd.aggregation import LayerOperator, without_absent
 from spectrograd.certificate import exact_certificate
 from spectrograd.embedding import Embedding
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph, GraphWarning
-from spectrograd.graph.components import subgraph
+from spectrograd.graph.components import on_all_rows, subgraph
 from spectrograd.notices import warn
-from spectrograd.operators.laplacian import laplacian
+from spectrograd.operators.laplacian import Kind, laplacian
+from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import LowRank, SparseOperator
 from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.rough_solve import UNMEASURED, certify_rough
@@ -54,7 +55,7 @@ def report_components(names: Sequence[str], components: Sequence[int], n_compone
 
 
 def embed_layer(
-    operator: SparseOperator,
+    operator: LayerOperator,
     n_components: int,
     settings: Settings,
     context: RunContext | None = None,
@@ -64,7 +65,7 @@ def embed_layer(
 
     Parameters
     ----------
-    operator : SparseOperator
+    operator : SparseOperator or SimilarityOperator
         The layer's Laplacian (N x N), zero on the diagonal of nodes without an edge.
     n_components : int
         K; a layer that links no more nodes has fewer columns.
@@ -76,6 +77,8 @@ def embed_layer(
         From an operator, K and settings to an embedding: with or without a certificate.
     """
     context = context or RunContext()
+    if isinstance(operator, SimilarityOperator):
+        return _of_similarities(operator, n_components, settings, context)
     here = operator.graph.is_resident and isinstance(context.engine, LocalEngine)
     if operator.rank or operator.graph.is_signed or not here:
         return _on_all_rows(operator, n_components, settings, context, solve)
@@ -84,6 +87,21 @@ def embed_layer(
     if 0 < len(linked) < MAX_SPARSE_SHARE * operator.n_nodes or n_columns < n_components:
         return _on_linked_nodes(operator, linked, max(0, n_columns), settings, context, solve)
     return _with_components(operator, n_components, settings, context, solve)
+
+
+def _of_similarities(
+    operator: SimilarityOperator, n_components: int, settings: Settings, context: RunContext
+) -> CertifiedEmbedding:
+    """The embedding of rows of features; rows that are similar to none are zero."""
+    linked = np.flatnonzero(operator.form)
+    if len(linked) == operator.n_nodes:
+        return _uninterrupted(embed(operator, n_components, settings, context))
+    kind: Kind = "unnormalized" if operator.is_plain else "symmetric"
+    part = similarity_laplacian(operator.graph.subgraph(linked), kind)
+    found = _uninterrupted(embed(part, min(n_components, len(linked) - 1), settings, context))
+    vectors = on_all_rows(found.embedding.vectors, linked, operator.n_nodes)
+    embedding = Embedding(vectors, found.embedding.eigenvalues, operator.names)
+    return replace(found, embedding=embedding, multivector=vectors)
 
 
 def certify_layer(

@@ -8,6 +8,8 @@ import os
 from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.engines import on_cluster
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.feature_rows import BLOCK_ENTRIES, ResidentFeatures
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.solvers import solver_class
 from spectrograd.solvers.ritz import usual_width
 from spectrograd.store import StoredGraph, is_store, open_store
@@ -28,9 +30,16 @@ BYTES_PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types
 
 def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
     """Bytes for K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
-    # 4 bytes of index per entry, and 8 of weight where there are weights
-    edges = sum(layer.n_entries * (12 if layer.is_weighted else 4) for layer in graph.layers)
+    edges = sum(_bytes_of_edges(layer) for layer in graph.layers)
     return BASE_BYTES + edges + graph.n_nodes * (BYTES_PER_NODE + 8 * RESIDENT_BLOCKS * (k + GUARD_COLUMNS))
+
+
+def _bytes_of_edges(layer: Graph) -> int:
+    """4 bytes of index per entry, and 8 of weight where there are weights; of features what is stored."""
+    if not isinstance(layer, FeatureGraph):
+        return layer.n_entries * (12 if layer.is_weighted else 4)
+    rows = layer.features
+    return 12 * rows.n_entries if isinstance(rows, ResidentFeatures) else 4 * BLOCK_ENTRIES
 
 
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:

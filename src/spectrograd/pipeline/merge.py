@@ -11,6 +11,7 @@ import numpy as np
 from spectrograd.aggregation import (
     AUTO,
     Aggregation,
+    LayerOperator,
     Layers,
     check_aggregation,
     layer_operators,
@@ -20,11 +21,11 @@ from spectrograd.aggregation import (
 )
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import GraphError, GraphWarning, MultilayerGraph
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.notices import warn
 from spectrograd.operators.base import Operator
 from spectrograd.operators.composite import LowRankOperator
 from spectrograd.operators.laplacian import Kind
-from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.aggregation_choice import AggregationChoice, choose_candidate
 from spectrograd.pipeline.layer_embeddings import (
     certify_layer,
@@ -78,7 +79,7 @@ class Merged:
     def scored(self, seed: int | None) -> Merged:
         """The same, with the scores of the layers that were embedded."""
         assert self.inputs is not None
-        return replace(self, scores=weigh_layers(self.inputs.operators, self.inputs.embeddings, seed))
+        return replace(self, scores=weigh_layers(self.inputs.sparse, self.inputs.embeddings, seed))
 
     def embed(
         self,
@@ -171,7 +172,9 @@ def merge(
     if weighs or chosen is None or _embeds_first(chosen):
         embedded = _embed_layers(graph, operators, n_components, settings, context, rough=chosen is None)
     # 2. Weights.
-    scores = weigh_layers(operators, _vectors(embedded), settings.seed) if weighs else None
+    scores = (
+        weigh_layers(Layers(operators, weights).sparse, _vectors(embedded), settings.seed) if weighs else None
+    )
     if scores is not None:
         weights = normalize_weights(weights * scores.weights, graph.n_layers)
     layers = _as_inputs(operators, weights, embedded, tau)
@@ -193,7 +196,7 @@ def _embeds_first(chosen: AggregationChoice) -> bool:
 
 def _embed_layers(
     graph: MultilayerGraph,
-    operators: Sequence[SparseOperator],
+    operators: Sequence[LayerOperator],
     n_components: int,
     settings: Settings,
     context: RunContext,
@@ -265,7 +268,7 @@ def _merge_by_choice(
         return merged
     certified = tuple(
         certify_layer(operator, n_components, settings, context, found)
-        for operator, found in zip(layers.operators, rough, strict=True)
+        for operator, found in zip(layers.sparse, rough, strict=True)
     )
     merged = replace(merged, layers=certified)
     if all(one.reason == ROUGH or one is two for one, two in zip(certified, rough, strict=True)):
@@ -284,6 +287,8 @@ def _choose_unseen(
         return AggregationChoice("projection", "the layers are on disk, where every candidate costs passes")
     if not isinstance(context.engine, LocalEngine):
         return AggregationChoice("projection", "candidates are compared on the local engine only")
+    if any(isinstance(layer, FeatureGraph) for layer in graph.layers):
+        return AggregationChoice("projection", "some layers have no edges that could compare candidates")
     if any(layer.is_signed for layer in graph.layers):
         return AggregationChoice("projection", "some layers are signed: no candidates are compared")
     if settings.alpha != "auto":
@@ -296,7 +301,7 @@ def _choose_unseen(
 
 
 def _as_inputs(
-    operators: tuple[SparseOperator, ...],
+    operators: tuple[LayerOperator, ...],
     weights: Array,
     embedded: Sequence[CertifiedEmbedding],
     tau: float,
@@ -320,7 +325,7 @@ def _run_joint(
     operator = chosen.aggregate(replace(layers, embeddings=own), alpha=alpha)
     embedded = tuple(
         certify_solution(without_absent(op), replace(solution, Q=Q), settings, context)
-        for op, Q in zip(layers.operators, own, strict=True)
+        for op, Q in zip(layers.sparse, own, strict=True)
     )
     return embedded, certify_solution(operator, replace(solution, Q=merged), settings, context), operator
 

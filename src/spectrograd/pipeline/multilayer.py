@@ -16,6 +16,7 @@ from spectrograd.aggregation import (
 from spectrograd.embedding import Embedding
 from spectrograd.graph import GraphError, MultilayerGraph
 from spectrograd.graph.components import Connectivity, connect, report_excluded, sublayers
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import TAU, Kind, Regularization, check_regularization
 from spectrograd.pipeline.merge import Merged, embed_merged, merge
@@ -146,6 +147,10 @@ def _gap(
 ) -> Eigengap | None:
     if not isinstance(settings.n_components, str):
         return None
+    if any(isinstance(layer, FeatureGraph) for layer in graph.layers):
+        raise GraphError(
+            "the number of clusters is not found where a layer's similarities are never formed: say how many"
+        )
     operators = layer_operators(graph, settings.laplacian, tau, masked)
     summed = mean.aggregate(Layers(operators, np.ones(graph.n_layers)))
     common: Kind = "unnormalized" if settings.laplacian == "unnormalized" else "symmetric"

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph.features import FeatureGraph
 from spectrograd.labels.kmeans import row_lengths
 from spectrograd.operators import Kind
 from spectrograd.operators.composite import FunctionOperator
@@ -313,6 +314,8 @@ def extension_of(graph: Graph | MultilayerGraph, result: Result, settings: Setti
     block by block.
     """
     several = isinstance(graph, MultilayerGraph)
+    if several and any(isinstance(layer, FeatureGraph) for layer in graph.layers):
+        return None
     if isinstance(result.operator, FunctionOperator) or (several and result.operator.is_streamed):
         return None
     kind = form_of(settings.laplacian)

@@ -10,10 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
+from spectrograd.graph.features import FEATURE_AFFINITIES, feature_graph
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.search import Wanted
 from spectrograd.points.validation import Metric
 from spectrograd.typing import Array
+
+MAX_SEARCHED_ROWS = 20_000  # of sparse features
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,10 @@ class FeatureOptions:
     ----------
     n_neighbors
         Of every row.
+    affinity
+        "nearest_neighbors"; "cosine" or "linear", of all pairs and never formed; "auto" is "cosine" for
+        sparse features that are not negative of more than ``MAX_SEARCHED_ROWS`` rows, whose neighbours would
+        be searched among all pairs, else "nearest_neighbors".
     metric
         "auto" is "cosine" for sparse features that are not negative (counts, tf-idf), else "euclidean".
     recall, n_jobs
@@ -34,12 +41,13 @@ class FeatureOptions:
     metric: Metric = "auto"
     recall: float = 0.98
     n_jobs: int | None = None
+    affinity: str = "auto"
 
 
 def mixed_layers(
     layers: Mapping[str, object], options: FeatureOptions | None = None, *, names: Array | None = None
 ) -> MultilayerGraph:
-    """Graphs, and features joined to their nearest neighbours, as layers on the same nodes.
+    """Graphs and features, joined to their nearest neighbours or to all rows, as layers on the same nodes.
 
     Parameters
     ----------
@@ -91,22 +99,27 @@ def _check_rows(name: str, layer: Any, graphs: list[Graph], names: Array | None)
 
 
 def feature_layer(X: object, options: FeatureOptions) -> Graph:
-    """The graph of the nearest rows; rows of zeros, which have no cosine, are isolated.
+    """The graph of the nearest rows, or of all pairs; rows of zeros, which have no cosine, are isolated.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_nodes, n_features)
     options : FeatureOptions
     """
+    if options.affinity in FEATURE_AFFINITIES:
+        return feature_graph(X, options.affinity)
     Z = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
     values: Array = np.asarray(Z.data if sp.issparse(Z) else Z)
     if values.dtype.kind not in "biuf":
         raise GraphError(f"features have type {values.dtype}: real numbers are needed")
     if not np.isfinite(values).all():
         raise GraphError("features are not finite: NaN or infinity is in them")
+    counts = sp.issparse(Z) and values.min(initial=0) >= 0
+    if counts and options.affinity == "auto" and Z.shape[0] > MAX_SEARCHED_ROWS:
+        return feature_graph(Z)
     metric = options.metric
     if metric == "auto":
-        metric = "cosine" if sp.issparse(Z) and values.min(initial=0) >= 0 else "euclidean"
+        metric = "cosine" if counts else "euclidean"
     n_nodes = Z.shape[0]
     filled = np.arange(n_nodes)
     if metric == "cosine":
