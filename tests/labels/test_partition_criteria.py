@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from spectrograd import Graph, datasets
 from spectrograd.labels.partition_criteria import (
-    balanced_normalized_cut,
     cluster_shares,
-    code_length,
     edge_information,
     information_within_components,
-    modularity,
     partition_criterion,
     volume_entropy,
 )
@@ -72,21 +69,18 @@ def test_laws(seed):
     renamed = np.array([2, 0, 3, 1])[labels]
     heavier = Graph.from_matrix(7.0 * graph.matrix)
     for other in (cluster_shares(graph, renamed), cluster_shares(heavier, labels)):
-        for criterion in (edge_information, modularity, balanced_normalized_cut, code_length):
-            assert criterion(other) == pytest.approx(criterion(shares), abs=1e-12)
+        assert edge_information(other) == pytest.approx(edge_information(shares), abs=1e-12)
     # Two clusters that are joined tell less.
     joined = cluster_shares(graph, np.minimum(labels, 2))
     assert edge_information(joined) <= information + 1e-12
 
 
-def test_planted_clusters_win_by_every_criterion():
+def test_planted_clusters_win():
     data = datasets.make_block_model(600, 4, random_state=0)
     moved = data.labels.copy()
     moved[::5] = (moved[::5] + 1) % 4
     best, worse = (cluster_shares(data.graph, labels) for labels in (data.labels, moved))
-    for criterion in (edge_information, modularity, balanced_normalized_cut):
-        assert criterion(best) > criterion(worse)
-    assert code_length(best) < code_length(worse)
+    assert edge_information(best) > edge_information(worse)
 
 
 def test_one_cluster_that_holds_nearly_everything_loses():

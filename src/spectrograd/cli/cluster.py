@@ -109,15 +109,8 @@ def cluster(
     running.check_output(session, output, check_labels_path)
     check_targets(session, page, folder)
     # 2. The input: a graph, or points, and the known classes.
-    learned = None
-    if points is None:
-        graphs = replace(graphs, features=features)
-        graph, source = running.read_layers(session, graphs, k, options.limit, signed=options.is_signed)
-    else:
-        learned, source = running.read_point_graph(
-            session, graphs, points, options.jobs, options.memory_limit
-        )
-        graph = learned.graph
+    files = replace(graphs, features=features)
+    graph, learned, source = running.read_input(session, files, points, k, options)
     running.check_size(k, 0, graph)
     classes, class_names = running.read_truth(session, truth, graph, label_column)
     if session.dry_run:
@@ -209,17 +202,8 @@ def embed(
     write = partial(write_embedding, raw=options.raw)
     running.check_output(session, output, check_embedding_path)
     check_targets(session, page, folder)
-    learned = None
-    if points is None:
-        graphs = replace(graphs, features=features)
-        graph, source = running.read_layers(
-            session, graphs, n_columns, options.limit, signed=options.is_signed
-        )
-    else:
-        learned, source = running.read_point_graph(
-            session, graphs, points, options.jobs, options.memory_limit
-        )
-        graph = learned.graph
+    files = replace(graphs, features=features)
+    graph, learned, source = running.read_input(session, files, points, n_columns, options)
     running.check_size(k, n_columns - k, graph)
     if session.dry_run:
         return plan.print_plan(graph, n_columns, options, output=output, report=page, run=folder)

@@ -295,6 +295,21 @@ def read_layers(
     return graph, source
 
 
+def read_input(
+    session: Session,
+    files: GraphFiles,
+    points: PointOptions | None,
+    k: int | str,
+    options: SolveOptions,
+) -> tuple[Graph | MultilayerGraph, PointGraph | None, Input]:
+    """Read a graph, or the graph of points with what is known of them, and remember where it came from."""
+    if points is None:
+        graph, source = read_layers(session, files, k, options.limit, signed=options.is_signed)
+        return graph, None, source
+    learned, source = read_point_graph(session, files, points, options.jobs, options.memory_limit)
+    return learned.graph, learned, source
+
+
 def read_mixed_layers(files: GraphFiles, signed: bool = False) -> MultilayerGraph:
     """A graph and features of its nodes, as layers; ids of both are matched by name."""
     edges = [path for path in files.paths if path not in files.features]

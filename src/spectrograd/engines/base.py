@@ -53,10 +53,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Cost:
-    """Hints for ``auto``: seconds of one method call with nothing to do, and seconds per byte moved."""
+    """Hints for ``auto``: seconds of one method call with nothing to do."""
 
     per_round: float = 0.0
-    per_byte: float = 0.0
 
     @property
     def is_expensive(self) -> bool:

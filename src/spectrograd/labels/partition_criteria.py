@@ -143,49 +143,6 @@ def volume_entropy(shares: Array) -> float:
     return float(-_x_log_x(shares.sum(axis=1)).sum())
 
 
-def modularity(shares: Array) -> float:
-    """Share of the weight inside clusters beyond what the volumes give (Newman and Girvan 2004).
-
-    Examples
-    --------
-    >>> modularity(np.array([[0.5, 0.0], [0.0, 0.5]]))
-    0.5
-    """
-    return float(np.trace(shares) - np.square(shares.sum(axis=1)).sum())
-
-
-def balanced_normalized_cut(shares: Array) -> float:
-    """``(sum_r min(1, 2 K a_r) e_rr / a_r - 1) / (K - 1)``: one minus the normalised cut, for fair clusters.
-
-    A cluster with less than half of its fair share of the volume counts in proportion to it, so that tiny
-    pieces that hang by one edge do not win.
-    """
-    k = len(shares)
-    volumes = shares.sum(axis=1)
-    if k < 2:
-        return 0.0
-    inside = np.divide(np.diag(shares), volumes, out=np.zeros(k), where=volumes > 0)
-    return float((np.minimum(1.0, 2 * k * volumes) @ inside - 1) / (k - 1))
-
-
-def code_length(shares: Array) -> float:
-    """The part of the map equation that depends on the clusters, in nats per step; low is good.
-
-    Rosvall and Bergstrom 2008: what it takes to describe a random walk by names of clusters and of nodes
-    within them, less the entropy of the nodes.
-
-    Examples
-    --------
-    >>> shares = np.array([[0.5, 0.0], [0.0, 0.5]])
-    >>> round(code_length(shares), 3)  # a walk that stays: log 2 less for every step
-    -0.693
-    """
-    volumes = shares.sum(axis=1)
-    leaving = np.maximum(volumes - np.diag(shares), 0.0)
-    total = _x_log_x(leaving.sum()) - 2 * _x_log_x(leaving).sum()
-    return float(total + _x_log_x(leaving + volumes).sum())
-
-
 def partition_criterion(
     graphs: Graph | Sequence[Graph], labels: ArrayLike, weights: Sequence[float] | None = None
 ) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -251,11 +250,10 @@ def ritz_pairs(
     operator: Operator,
     U: MultiVector,
     rng: np.random.Generator | None = None,
-    times: Callable[[MultiVector], MultiVector] | None = None,
 ) -> tuple[Ritz, Array, int]:
     """Ritz pairs of the span of U, their residuals, and how many lost directions were replaced.
 
-    One pass, by ``times`` where the product is not the engine's alone. A basis that is nearly orthonormal
+    One pass. A basis that is nearly orthonormal
     after one round of Cholesky QR is corrected by the generalised Rayleigh-Ritz instead of a second round.
 
     Parameters
@@ -266,8 +264,6 @@ def ritz_pairs(
         Multivector N x m.
     rng
         Source of random directions for lost ones.
-    times
-        The product with a multivector, in place of the engine's.
     """
     # 1. B-orthonormal basis: Cholesky QR, repaired where U has lost directions
     factor, lost = inverse_factor(engine.gram(U, U, operator.metric))
@@ -276,7 +272,7 @@ def ritz_pairs(
     else:
         Q = engine.combine(U, factor)
     # 2. the pass: A Q, and the projected pencil (Q'AQ, Q'BQ)
-    AQ = engine.apply(operator, Q) if times is None else times(Q)
+    AQ = engine.apply(operator, Q)
     H = engine.gram(Q, AQ, None, symmetric=True)
     # 3. Ritz pairs (Parlett 1998, chapter 11); the product turns with the basis
     values, rotation = generalized_ritz(H, engine.gram(Q, Q, operator.metric))

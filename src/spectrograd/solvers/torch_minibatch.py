@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from spectrograd.engines.base import new_seed
 from spectrograd.engines.torch_engine import TorchEngine
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.solvers.base import Problem, Solver, State
+from spectrograd.solvers.base import Problem
 from spectrograd.solvers.minibatch import EdgeChunk, EdgeSource, edge_source
 from spectrograd.typing import Array
 
 Tensor = Any
-SolverT = TypeVar("SolverT", bound=Solver[State])
 
 
 class TorchBatch(NamedTuple):

@@ -58,7 +58,7 @@ class DaskEngine(RowsOnWorkers):
 
     name = "dask"
     is_distributed = True
-    cost = Cost(per_round=0.02, per_byte=1e-9)  # of a few tasks, and of loopback or 10 GbE
+    cost = Cost(per_round=0.02)  # of a few tasks
 
     def __init__(
         self,
