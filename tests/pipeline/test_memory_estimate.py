@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from anonymous_memory import peak_of
-from spectrograd import Graph, SpectralClustering, datasets, open_store
+from spectrograd import Graph, GraphError, SpectralClustering, datasets, open_store
 from spectrograd.cli import main
 from spectrograd.estimators.settings import make_settings
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
+from spectrograd.pipeline.memory_estimate import check_limit, resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import plan
 from spectrograd.solvers.base import Problem
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
@@ -80,6 +80,20 @@ def test_info_tells_what_a_store_needs(large, capsys):
     said = capsys.readouterr().out
     assert f"memory   about {resident_bytes(disk, 12) / 1e6:,.0f} MB loaded" in said
     assert f"--memory-limit {streamed_bytes(disk, 12) // 1_000_000 + 1}MB on" in said
+
+
+def test_mixtures_of_many_vectors_take_the_memory_of_their_columns(large):
+    """3 log2 400 columns and the null vector, not 400."""
+    disk = open_store(large)
+    graph = disk.in_memory()
+    for estimate, of in ((resident_bytes, graph), (streamed_bytes, disk)):
+        few = estimate(of, 400, "compressive") - estimate(of, 27, "compressive")
+        assert 0 < few < 4 * 8 * 6 * 14 * graph.n_nodes
+        assert estimate(of, 400, "compressive") < estimate(of, 400) / 3
+    limit = resident_bytes(graph, 400) // 2
+    with pytest.raises(GraphError, match="too little for 400 vectors"):
+        check_limit(graph, 400, limit)
+    check_limit(graph, 400, limit, "compressive")
 
 
 def test_estimators_pass_their_limit_on(tmp_path):

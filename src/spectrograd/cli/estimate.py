@@ -66,7 +66,7 @@ def estimate(
     choice = choose(problem, memory_limit) if solver == "auto" else PlannedSolver(solver, "asked for")
     one_pass = graph.n_layers * _seconds_per_pass(operator, problem.n_components)
     if graph.is_resident:
-        memory = resident_bytes(graph, n_components) + solver_bytes(largest, choice.name)
+        memory = resident_bytes(graph, n_components, choice.name) + solver_bytes(largest, choice.name)
     else:
         memory = streamed_bytes(graph, n_components, solver)
     return Estimate(choice, memory, one_pass)

@@ -289,7 +289,7 @@ def read_layers(
                 graph = open_within(paths[0], n_vectors, memory_limit, *how)
             else:
                 graph = read_graph(*paths, **files.how, signed=signed)
-                check_limit(graph, n_vectors, memory_limit)
+                check_limit(graph, n_vectors, memory_limit, *how[:1])
         source = hashed(paths, passed)
     session.detail(f"{graph} read in {session.seconds['read']:.2f} s")
     return graph, source

@@ -129,7 +129,7 @@ def make_context(model: Spectral) -> RunContext:
 def check_memory(model: Spectral, graph: Graph | MultilayerGraph, settings: Settings) -> None:
     """Refuse a memory limit that the graph does not fit; stores were opened with it in mind."""
     k = FIRST_MAX_CLUSTERS if isinstance(settings.n_components, str) else settings.n_components
-    check_limit(graph, k, model.memory_limit)
+    check_limit(graph, k, model.memory_limit, model.solver)
 
 
 def check_components(k: object, n_available: int, name: str) -> None:

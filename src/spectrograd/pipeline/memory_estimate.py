@@ -28,8 +28,9 @@ CERTIFICATE_BLOCKS = 4
 BYTES_PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
 
 
-def resident_bytes(graph: Graph | MultilayerGraph, k: int) -> int:
-    """Bytes for K vectors of a graph that is loaded: its edges and six blocks of K + 8 columns."""
+def resident_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
+    """Bytes for K vectors of a graph that is loaded: its edges, and six blocks of K + 8 columns at most."""
+    k = _result_columns(k, solver)
     edges = sum(_bytes_of_edges(layer) for layer in graph.layers)
     return BASE_BYTES + edges + graph.n_nodes * (BYTES_PER_NODE + 8 * RESIDENT_BLOCKS * (k + GUARD_COLUMNS))
 
@@ -45,7 +46,7 @@ def _bytes_of_edges(layer: Graph) -> int:
 def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
     """Bytes for K vectors of a graph on disk: float32 blocks of the solver or of the certificate."""
     # float32; solver and certificate do not hold their blocks at the same time
-    blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * k)
+    blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * _result_columns(k, solver))
     layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
@@ -58,6 +59,11 @@ def _columns(k: int, solver: str) -> int:
     if own is not None:
         return own
     return STREAM_BLOCKS * (usual_width(k) + PROBE_COLUMNS) + k
+
+
+def _result_columns(k: int, solver: str) -> int:
+    """Columns of the result of a solver that is asked for K vectors."""
+    return k if solver == "auto" else solver_class(solver).result_columns(k)
 
 
 def columns_that_fit(graph: Graph, n_columns: int, memory_limit: int | None) -> bool:
@@ -126,7 +132,7 @@ def open_within(
     graph = open_store(path)
     if on_cluster(engine):
         return graph
-    if limit is None or resident_bytes(graph, k) <= limit:
+    if limit is None or resident_bytes(graph, k, solver) <= limit:
         return _loaded(graph)
     # what is left keeps the first row blocks in memory (a fixed prefix: each pass reads the same blocks)
     spare = limit - streamed_bytes(graph, k, solver)
@@ -135,12 +141,14 @@ def open_within(
     return open_store(path, memory_limit=spare + _buffers(graph))
 
 
-def check_limit(graph: Graph | MultilayerGraph, k: int, memory_limit: int | str | None) -> None:
+def check_limit(
+    graph: Graph | MultilayerGraph, k: int, memory_limit: int | str | None, solver: str = "auto"
+) -> None:
     """Refuse a limit that a graph in memory does not fit, with the least that would do."""
     limit = as_bytes(memory_limit)
     if limit is None or not graph.is_resident:
         return
-    least = resident_bytes(graph, k)
+    least = resident_bytes(graph, k, solver)
     if least > limit:
         raise GraphError(f"{too_little(limit, least, k)}; a graph on disk takes less (spectrograd convert)")
 

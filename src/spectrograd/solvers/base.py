@@ -235,6 +235,11 @@ class Solver(ABC, Generic[StateT]):
         return None
 
     @classmethod
+    def result_columns(cls, k: int) -> int:
+        """Columns of the result for K vectors that are asked for: fewer where they are mixtures."""
+        return k
+
+    @classmethod
     def extra_bytes(cls, graph: Graph) -> int:
         """Bytes that a factor or a hierarchy adds to the blocks of a graph in memory."""
         return 0

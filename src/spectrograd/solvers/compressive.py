@@ -31,6 +31,7 @@ from spectrograd.solvers.ritz import random_block
 
 COLUMNS_PER_DOUBLING = 3  # of the number of clusters
 FIRST_MOMENT_PASSES = 6  # before the density is looked at for the first time
+BLOCKS = 4  # of the three-term recurrence, and the filtered columns
 MORE_MOMENT_PASSES = 1.5  # times as many until the next look
 
 
@@ -75,6 +76,16 @@ class Compressive(Solver[CompressiveState]):
 
     name: ClassVar[str] = "compressive"
     direct: ClassVar[bool] = True
+
+    @classmethod
+    def result_columns(cls, k: int) -> int:
+        """The usual d, and the null vector."""
+        return min(math.ceil(COLUMNS_PER_DOUBLING * math.log2(max(k, 2))) + 1, k)
+
+    @classmethod
+    def streamed_columns(cls, k: int) -> int:
+        """Blocks of d columns that are held at once."""
+        return BLOCKS * cls.result_columns(k)
 
     def check(self, problem: Problem) -> None:
         """Refuse numbers of clusters and columns that cannot work."""
