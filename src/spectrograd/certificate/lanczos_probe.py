@@ -204,7 +204,7 @@ class Evidence:
         return Evidence(beyond, self.complete, self.countable, mixed=mixed)
 
 
-def _select_accurate(
+def select_accurate(
     engine: Engine, guards: Guards | None, values: Array, residuals: Array | float
 ) -> Guards | None:
     """The first guards whose residuals move the eigenvalue at tau by a tenth of its distance at most."""
@@ -278,9 +278,9 @@ def run_lanczos_probe(
     standard = Coordinates.standard(engine, operator)
     # 1. Guards, measured by one product of their own.
     Q = standard.transform(ritz.Q)
-    offered = _select_accurate(engine, guards, ritz.values, residuals)
+    offered = select_accurate(engine, guards, ritz.values, residuals)
     measured = None if offered is None else _measure_guards(engine, standard, Q, offered)
-    accurate = _select_accurate(engine, measured, ritz.values, residuals)
+    accurate = select_accurate(engine, measured, ritz.values, residuals)
     # 2. The random vector.
     seed = probe_seed(new_seed(rng), operator, ritz.values)
     probe = _LanczosProbe(engine, standard.operator, Q, accurate, seed, noise, looks)
@@ -358,8 +358,8 @@ class _LanczosProbe:
         """Mutates: one Lanczos step, which is one product."""
         if self.ended:
             return
-        if isinstance(self.vectors, RowBasis) and self.vectors.is_small:
-            self._step_small(self.vectors)
+        if isinstance(self.vectors, RowBasis) and self.vectors.is_one_chunk:
+            self._step_in_one_chunk(self.vectors)
             return
         # 1. the product A q_i
         last = self.at + min(self.n_steps, 1)
@@ -375,8 +375,8 @@ class _LanczosProbe:
         self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), last_two]))
         self.recurrence = self.recurrence.extend(alpha, beta)
 
-    def _step_small(self, vectors: RowBasis) -> None:
-        """Mutates: the same step on a small graph, in fewer calls."""
+    def _step_in_one_chunk(self, vectors: RowBasis) -> None:
+        """Mutates: the same step where one chunk holds all nodes, in fewer calls."""
         last = vectors.filled - 1
         product = self.engine.apply(self.operator, vectors.columns(last, last + 1))[:, 0]
         coefficients, beta = vectors.append_orthogonal(product, self.at)

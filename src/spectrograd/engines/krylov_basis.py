@@ -104,6 +104,7 @@ class MultiVectorList:
 # them stay in a core's second cache, and nothing has to be compiled, at the speed of kernels of our own.
 CHUNK = 1 << 14
 FEW = 4  # rows of which BLAS multiplies each one alone (gemv) faster than all together (gemm)
+TINY_LENGTH = 1e-30  # of a column that vanished
 
 
 class RowBasis:
@@ -118,26 +119,26 @@ class RowBasis:
         self.thresholds = thresholds
 
     @property
-    def is_small(self) -> bool:
-        """Whether numpy multiplies the rows, which are in float64: a single vector then takes fewer calls."""
-        return self.stored.shape[1] <= self.thresholds.small and self.stored.dtype == np.float64
+    def is_one_chunk(self) -> bool:
+        """Whether one chunk holds all nodes: a single vector then takes few calls."""
+        return self.stored.shape[1] <= CHUNK
 
     def append_orthogonal(self, x: Array, first: int) -> tuple[Array, float]:
-        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column, for numpy.
+        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column.
 
         The column is of unit length then; returned are its coefficients and what its length was.
         """
         basis = self.stored[: self.filled]
         near = basis[first:]
         with one_thread():
-            # as in `_orthogonalize_small`
+            # as in `_orthogonalize_chunk`
             along = near @ x
             x -= along @ near
             coefficients = basis @ x
             x -= coefficients @ basis
             length = math.sqrt(x @ x)
         coefficients[first:] += along
-        np.divide(x, max(length, 1e-300), out=self.stored[self.filled])
+        np.multiply(x, x.dtype.type(1 / max(length, TINY_LENGTH)), out=self.stored[self.filled])
         self.filled += 1
         return coefficients, length
 

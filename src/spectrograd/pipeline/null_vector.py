@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spectrograd.certificate.lanczos_probe import Guards, MeasuredRitz
+from spectrograd.certificate.lanczos_probe import Guards, MeasuredRitz, select_accurate
 from spectrograd.engines.base import MultiVector
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, orthogonality_error, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
@@ -87,6 +87,7 @@ def _measure_own_pairs(
     engine = problem.engine
     operator = problem.engine_operator
     k = len(pairs.values)
+    guards = select_accurate(engine, guards, pairs.values, 0.0)  # others would not be of use
     values = pairs.values if guards is None else np.append(pairs.values, guards.values)
     Q = pairs.Q if guards is None else engine.hstack(pairs.Q, guards.vectors)
     # 1. the null vector in place of the first column
