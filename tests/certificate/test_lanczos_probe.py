@@ -207,3 +207,13 @@ def test_guards_make_the_probe_shorter_and_miss_nothing():
         ENGINE, operator, skipped, rng, beyond=0.062, guards=guards_after(operator, 4, 3)
     )
     assert seen.lowest <= 0.06  # the one at 0.04
+
+
+def test_the_lowest_ritz_value_of_any_number_of_steps():
+    rng = np.random.default_rng(0)
+    recurrence = Recurrence()
+    for n in range(1, 9):
+        recurrence = recurrence.extend(float(rng.uniform()), float(rng.uniform(0.1, 1)))
+        beside = np.diag(recurrence.betas[: n - 1], 1)
+        T = np.diag(recurrence.alphas) + beside + beside.T
+        assert recurrence.lowest == pytest.approx(np.linalg.eigvalsh(T)[0], abs=1e-14)

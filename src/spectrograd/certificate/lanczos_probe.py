@@ -78,6 +78,8 @@ class Recurrence:
     @cached_property
     def lowest(self) -> float:
         """The lowest Ritz value."""
+        if len(self.alphas) == 1:  # LAPACK's wrapper wants an entry beside the diagonal
+            return self.alphas[0]
         d = np.array(self.alphas)
         e = np.array(self.betas[:-1])
         return float(la.lapack.dsterf(d, e)[0][0])

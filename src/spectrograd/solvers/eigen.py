@@ -10,6 +10,8 @@ import scipy.linalg as la
 import scipy.sparse.linalg as sla
 
 from spectrograd.certificate.lanczos_probe import Evidence
+from spectrograd.engines.base import MultiVector
+from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import RESIDENT, Operator
 from spectrograd.solvers.base import Problem, Solver, State
 from spectrograd.typing import Array
@@ -19,10 +21,11 @@ DENSE_BELOW = 1500
 
 @dataclass(eq=False)
 class EigenState(State):
-    """``beyond`` is the next eigenvalue, and ``complete`` says that LAPACK has found all below it."""
+    """``beyond`` is the next eigenvalue; ``complete`` says that LAPACK has found all ``values`` below it."""
 
     beyond: float | None = None
     complete: bool = False
+    values: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,12 @@ class Eigen(Solver[EigenState]):
 
     def evidence(self, problem: Problem, state: EigenState) -> Evidence:
         """The eigenvalue after those of the result; LAPACK misses none."""
-        return Evidence(state.beyond, state.complete)
+        pairs = Ritz(state.values, state.U, None) if state.values is not None else None
+        return Evidence(state.beyond, state.complete, pairs=pairs)
+
+    def finish(self, problem: Problem, state: EigenState) -> MultiVector:
+        """The eigenvectors; those of LAPACK are orthonormal as they are."""
+        return state.U if state.complete else super().finish(problem, state)
 
     def _arpack(self, problem: Problem, state: EigenState) -> Array:
         """Largest eigenvalues of ``upper I - A``: no factorisation, and it converges faster than 'SA'.
@@ -134,6 +142,7 @@ def _solve_dense(problem: Problem, state: EigenState) -> Array:
     k = problem.n_components
     values, vectors = la.eigh(matrix, subset_by_index=(0, k), overwrite_a=True)
     state.beyond = float(values[k])
+    state.values = values[:k]
     state.complete = True
     return np.asarray(vectors[:, :k])
 
