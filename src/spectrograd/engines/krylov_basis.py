@@ -121,7 +121,7 @@ class RowBasis:
     @property
     def is_one_chunk(self) -> bool:
         """Whether one chunk holds all nodes: a single vector then takes few calls."""
-        return self.stored.shape[1] <= CHUNK
+        return bool(self.stored.shape[1] <= CHUNK)
 
     def append_orthogonal(self, x: Array, first: int) -> tuple[Array, float]:
         """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column.
