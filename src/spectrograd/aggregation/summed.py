@@ -25,7 +25,7 @@ def aggregate(layers: Layers, **_: object) -> SparseOperator | SumOperator:
         return mean.aggregate(layers)
     if any(operator.is_streamed for operator in layers.operators):
         raise ValueError("aggregation='sum' needs the layers in memory: choose 'mean' or 'projection'")
-    used = [(c, operator) for c, operator in zip(layers.weights, layers.operators, strict=True) if c > 0]
+    used = [(c, operator) for c, operator in zip(layers.weights, layers.sparse, strict=True) if c > 0]
     total = sum(operator.graph.matrix * float(c) for c, operator in used)
     graph = Graph._from_clean_csr(sp.csr_array(total), layers.names)
     kind: Kind = "signed_symmetric" if any(operator.graph.is_signed for _, operator in used) else "symmetric"
