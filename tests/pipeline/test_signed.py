@@ -200,6 +200,19 @@ def test_the_papers_methods_take_signs(model_data, solver):
     assert metrics.nmi(model_data.labels, cluster(model_data.graph, settings).labels) > 0.9
 
 
+def test_sgd_needs_more_epochs_near_the_limit_of_detection():
+    data = datasets.make_signed_block_model(2000, 2, mean_degree=20, noise=0.3, random_state=0)
+    found = {}
+    for name, params in {"auto": {}, "few": {}, "more": {"epochs": 20}, "polished": {"polish": True}}.items():
+        solver = "auto" if name == "auto" else "sgd"
+        settings = Settings(n_components=2, laplacian="signed", solver=solver, params=params, seed=0)
+        result = cluster(data.graph, settings)
+        assert result.converged == (name in ("auto", "polished"))
+        found[name] = metrics.nmi(data.labels, result.labels)
+    assert found["more"] > found["auto"] - 0.02
+    assert found["polished"] == pytest.approx(found["auto"], abs=0.02)
+
+
 @pytest.mark.parametrize("solver", ["auto", "sgd"])
 def test_tensors_take_signs(model_data, solver):
     pytest.importorskip("torch")
