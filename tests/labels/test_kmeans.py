@@ -145,3 +145,8 @@ def test_pivots_of_too_few_directions():
     assert len(set(pivots.tolist())) == 3
     assert labels[0] == labels[1] != labels[2] == labels[3]
     assert np.isfinite(pivot_centres(rows, 3)).all()
+
+
+def test_a_pivot_that_won_no_row_stands_for_its_own_cluster():
+    rows = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    assert pivot_centres(rows, 2).tolist() == [[1.0, 0.0], [1.0, 0.0]]
