@@ -61,8 +61,8 @@ def diffmap(
     Returns
     -------
     None, or the copy
-        ``obsm["X_diffmap"]``, ``uns["diffmap_evals"]`` as scanpy's, and ``uns["diffmap"]`` with parameters
-        and whether the vectors converged.
+        ``obsm["X_diffmap"]``, ``uns["diffmap_evals"]`` as scanpy's, and ``uns["diffmap"]`` with parameters,
+        certificate, and whether the vectors converged.
     """
     if n_comps < MIN_DIFFMAP_COMPONENTS:
         raise ValueError(f"n_comps={n_comps}: provide any value greater than {MIN_DIFFMAP_COMPONENTS - 1}")
@@ -80,6 +80,7 @@ def diffmap(
     adata.uns["diffmap_evals"] = (1 - pairs.values).astype(np.float32)
     adata.uns["diffmap"] = {
         "params": {"neighbors_key": neighbors_key or "neighbors", "density_normalize": density_normalize},
+        "certificate": pairs.certificate,
         "converged": pairs.converged,
         "residuals": pairs.residuals,
         "same_eigenvalue": [list(group) for group in pairs.groups if len(group) > 1] or "none",
@@ -131,8 +132,7 @@ def spectral_clustering(
     None, or the copy
     """
     graph = read_neighbors(adata, neighbors_key)
-    several = isinstance(graph, MultilayerGraph)
-    estimator = MultilayerSpectralClustering if several else SpectralClustering
+    estimator = MultilayerSpectralClustering if isinstance(graph, MultilayerGraph) else SpectralClustering
     model = estimator(n_clusters, random_state=random_state, **params).fit(graph)
     adata = adata.copy() if copy else adata
     pandas = need("pandas", "categories of cells")
@@ -175,8 +175,7 @@ def spectral_embedding(
     None, or the copy
     """
     graph = read_neighbors(adata, neighbors_key)
-    several = isinstance(graph, MultilayerGraph)
-    estimator = MultilayerSpectralEmbedding if several else SpectralEmbedding
+    estimator = MultilayerSpectralEmbedding if isinstance(graph, MultilayerGraph) else SpectralEmbedding
     model = estimator(n_comps, random_state=random_state, **params).fit(graph)
     adata = adata.copy() if copy else adata
     rows = _rows_of(graph.input_names, adata.obs_names)

@@ -56,6 +56,33 @@ def test_a_batch_is_its_graphs():
                 assert overlap.min() > 1 - 1e-6
 
 
+def lap_pe_of_dgl(edges, n, k):
+    """``dgl.lap_pe(g, k, padding=True, return_eigval=True)`` as its documentation states it (DGL 2.1)."""
+    adjacency = np.zeros((n, n))
+    adjacency[edges[0], edges[1]] = 1
+    in_degrees = adjacency.sum(axis=0).clip(1)
+    laplacian = np.eye(n) - in_degrees[:, None] ** -0.5 * adjacency * in_degrees**-0.5
+    values, vectors = np.linalg.eigh(laplacian)
+    n_zero = max(k - (n - 1), 0)
+    vectors = np.pad(vectors[:, 1 : k + 1], ((0, 0), (0, n_zero)))
+    return vectors, np.pad(values[1 : k + 1], (0, n_zero), constant_values=np.nan)
+
+
+@pytest.mark.parametrize(("n", "k"), [(30, 6), (12, 15), (300, 6)])  # fewer nodes than columns: zeros, NaN
+def test_encodings_are_those_of_dgl(n, k):
+    edges = random_edges(n, 5, 4)
+    theirs, their_values = lap_pe_of_dgl(edges, n, k)
+    vectors, values = laplacian_pe(edges, n, k, return_eigval=True)
+    np.testing.assert_allclose(values, their_values, atol=1e-5)
+    assert vectors.shape == theirs.shape
+    for group in laplacian_encoding(edges, n, k).groups():
+        columns = list(group)
+        if values[columns[0]] > 1e-6 and (columns[-1] + 1 < k or n <= k):
+            overlap = np.linalg.svd(vectors[:, columns].T @ theirs[:, columns])[1]
+            assert overlap.min() > 1 - 1e-3
+    assert not vectors[:, n - 1 :].any()
+
+
 def test_equal_eigenvalues_are_named():
     cycle = np.array([np.arange(8), (np.arange(8) + 1) % 8])
     assert laplacian_encoding(cycle, 8, 5).groups() == ((0, 1), (2, 3), (4,))

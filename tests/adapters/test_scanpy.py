@@ -39,6 +39,7 @@ def test_diffusion_map_is_that_of_scanpy(cells):
     overlap = np.abs((ours.obsm["X_diffmap"] * theirs.obsm["X_diffmap"]).sum(axis=0))
     assert overlap.min() > 1 - 1e-4
     assert ours.uns["diffmap"]["converged"]
+    assert ours.uns["diffmap"]["certificate"].startswith("converged")
     assert "X_diffmap" not in cells.obsm
 
 

@@ -83,6 +83,15 @@ def test_equal_eigenvalues_are_named():
     assert equal_value_groups(np.array([]), np.array([])) == ()
 
 
+def test_the_certificate_speaks_of_components_that_were_iterated():
+    small = datasets.make_block_model(100, 2, random_state=0).graph
+    large = datasets.make_block_model(900, 2, random_state=0).graph
+    both = Graph.from_matrix(sp.block_diag([small.matrix, large.matrix]))
+    assert smallest_eigenpairs(small, 3).certificate == "all eigenvectors by LAPACK, exact to rounding"
+    for graph in (large, both):
+        assert smallest_eigenpairs(graph, 3).certificate.startswith("converged")
+
+
 def test_a_stack_is_solved_as_its_graphs_one_by_one():
     rng = np.random.default_rng(0)
     stack = (rng.random((5, 9, 9)) < 0.5).astype(float)

@@ -26,6 +26,7 @@ MAX_DENSE_NODES = 200  # nodes: up to here LAPACK takes less time than the first
 MAX_DENSE_SHARE = 0.3  # of all eigenvectors: beyond, an iteration finds nearly all of them anyway
 MAX_STACK_NUMBERS = 500_000  # numbers of the dense matrices that are solved in one call: 4 MB, in the cache
 SAME_VALUE = 1e-8  # of the spectrum's width: eigenvalues nearer than this are one eigenvalue
+DENSE_CERTIFICATE = "all eigenvectors by LAPACK, exact to rounding"
 DEFAULT_TOL = 1e-6  # residual: a looser one leaves single vectors undetermined where gaps are small
 
 
@@ -44,12 +45,15 @@ class Eigenpairs:
         ``||L u - lambda u||`` of each column, in units of the matrix that was asked for.
     converged : bool
         Whether every solve met its tolerance and no eigenvalue was missed.
+    certificate : str
+        The statement on each component that was solved by iteration; others are exact to rounding.
     """
 
     values: Array
     vectors: Array
     residuals: Array
     converged: bool
+    certificate: str = DENSE_CERTIFICATE
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -160,7 +164,11 @@ def smallest_eigenpairs(
         residuals[place] = pairs.residuals[column[index]]
     peaks = vectors[np.abs(vectors).argmax(axis=0), np.arange(k)]
     converged = all(solved[owner[index]].converged for index in chosen)
-    return Eigenpairs(values[chosen], vectors * np.where(peaks < 0, -1.0, 1.0), residuals, converged)
+    statements = dict.fromkeys(solved[owner[index]].certificate for index in chosen)
+    iterated = [statement for statement in statements if statement != DENSE_CERTIFICATE]
+    certificate = "; ".join(iterated) or DENSE_CERTIFICATE
+    vectors *= np.where(peaks < 0, -1.0, 1.0)
+    return Eigenpairs(values[chosen], vectors, residuals, converged, certificate)
 
 
 def _solve_components(
@@ -256,7 +264,9 @@ def _iterate(graph: Graph, k: int, kind: Kind, tol: float | str, seed: int | Non
     operator = laplacian(graph, kind)
     values = np.asarray(result.eigenvalues, np.float64)
     error = np.asarray(operator @ vectors) - _in_metric(graph, kind, vectors) * values
-    return Eigenpairs(values, vectors, np.linalg.norm(error, axis=0), bool(result.certificate.converged))
+    certificate = result.certificate
+    residuals = np.linalg.norm(error, axis=0)
+    return Eigenpairs(values, vectors, residuals, bool(certificate.converged), certificate.sentence)
 
 
 def _in_metric(graph: Graph, kind: Kind, vectors: Array) -> Array:
