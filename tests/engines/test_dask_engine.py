@@ -455,3 +455,25 @@ def test_commands_take_an_engine_and_tell_what_moved(client, tmp_path):
     assert engine["name"] == "dask"
     assert engine["bytes_per_pass"] > 0
     assert main([*given, "--engine", "quantum", "-q"]) == 2
+
+
+def test_a_basis_is_orthogonalised_in_three_rounds(engine):
+    """Two of Gram matrices with all its multivectors at once, and one of what is left."""
+    rng = np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((3000, 14)))[0].T
+    basis = engine.basis(3000, 16, np.float64)
+    for first, last in ((0, 8), (8, 12), (12, 14)):  # widths fall by half: none are joined
+        basis.append(engine.from_numpy(rows[first:last].T))
+    new = rng.standard_normal((3000, 2))
+    basis.append(engine.from_numpy(new))
+    before = engine.summary()
+    coefficients, inner = basis.orthogonalize(8, 14)
+    after = engine.summary()
+    rest = new - rows.T @ (rows @ new)
+    np.testing.assert_allclose(coefficients, rows @ new, atol=1e-12)
+    np.testing.assert_allclose(inner, rest.T @ rest, rtol=1e-12)
+    np.testing.assert_allclose(engine.to_numpy(basis.columns(14, 16)), rest, atol=1e-12)
+    assert after["rounds"] - before["rounds"] == 3
+    assert after["tasks"] - before["tasks"] <= 2 * (
+        5 + 4
+    )

@@ -18,6 +18,7 @@ from spectrograd import (
     datasets,
     metrics,
 )
+from spectrograd.pipeline import solve
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +140,21 @@ def test_bad_changes_leave_the_model_as_it_was(blocks, changes, message):
 
 def test_graph_errors_are_value_errors():
     assert issubclass(GraphError, ValueError)
+
+
+def test_evidence_from_before_the_change_stands_in_memory(monkeypatch):
+    """Edges that come lower no eigenvalue by more than a bound: no probe is run for them."""
+    data = datasets.make_block_model(5000, 3, mean_degree=30, random_state=0)
+    model = SpectralClustering(3, random_state=0).fit(data.graph)
+    probes = []
+    probe = solve.run_lanczos_probe
+    monkeypatch.setattr(solve, "run_lanczos_probe", lambda *a, **k: probes.append(1) or probe(*a, **k))
+    model.partial_fit(edges_inside(data.labels, 60, 0))
+    assert model.update_action_ == "kept"
+    assert model.certificate_.converged
+    assert probes == []
+    # a node that loses most of its edges: the bound says nothing, and a probe is asked
+    ends = np.flatnonzero(data.graph.matrix[[0]].toarray()[0])[:20]
+    model.partial_fit(remove=pd.DataFrame({"src": np.zeros(len(ends), int), "dst": ends}))
+    assert model.certificate_.converged
+    assert probes

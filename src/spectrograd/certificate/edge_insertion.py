@@ -24,6 +24,7 @@ to B: where t grows A does not lose by it, where t falls by s it loses at most `
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -89,6 +90,12 @@ class PencilUpdate:
                 high = tau
         return bound
 
+    @cached_property
+    def _edges_of_changed_rows(self) -> tuple[Array, sp.csr_array]:
+        """The rows that gained edges, and those edges between them."""
+        rows = np.flatnonzero(np.diff(self.edges.indptr))
+        return rows, self.edges[rows][:, rows]
+
     def _stays_semidefinite(self, complete_below: float, tau: float) -> bool:
         """Whether ``diag(g) - E + R`` is seen to be positive semidefinite at tau."""
         # g = (e - r) - tau (e - r) + (complete_below - tau) d, less a slack for stored weights, and less r
@@ -99,12 +106,11 @@ class PencilUpdate:
         if g.min() < 0:
             return False
         # elsewhere the matrix is diagonal, and g >= 0 is enough
-        rows = np.flatnonzero(np.diff(self.edges.indptr))
+        rows, edges = self._edges_of_changed_rows
         own = g[rows]
         y = np.ones(len(rows))
         if not (own > 0).all():
             return False
-        edges = self.edges[rows][:, rows]
         # A vector y > 0 with E y <= g y proves it (Collatz-Wielandt); the power method looks for one.
         for _ in range(POWER_STEPS):
             pull = edges @ y

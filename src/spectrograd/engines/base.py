@@ -343,6 +343,12 @@ class Engine(ABC):
         """As :meth:`combine` for a square C; may mutate X, which must not be used any more."""
         return self.combine(X, C, Y, E)
 
+    def subtract(self, X: MultiVector, blocks: Sequence[MultiVector], C: Sequence[Array]) -> MultiVector:
+        """``X - sum_i Y_i C_i`` of blocks Y_i and small C_i, in the type of X."""
+        for block, coefficients in zip(blocks, C, strict=True):
+            X = self.combine(X, np.eye(X.shape[1]), block, -coefficients)
+        return X
+
     def scale_rows(self, X: MultiVector, factors: MultiVector) -> MultiVector:
         """``diag(factors) X``, in the type of X."""
         return self.map_blocks(_multiply, X, factors)

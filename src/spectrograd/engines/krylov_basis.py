@@ -36,12 +36,7 @@ class MultiVectorList:
 
     def columns(self, start: int, stop: int) -> MultiVector:
         """Some of the columns."""
-        chosen = [
-            multivector
-            if (low, high) == (0, multivector.shape[1])
-            else self.engine.columns(multivector, slice(low, high))
-            for multivector, low, high in self._within(start, stop)
-        ]
+        chosen = self._blocks(start, stop)
         return chosen[0] if len(chosen) == 1 else self.engine.hstack(*chosen)
 
     def orthogonalize(self, first: int, count: int) -> tuple[Array, Array]:
@@ -50,11 +45,11 @@ class MultiVectorList:
         coefficients = np.zeros((count, new.shape[1]))
         # Block Gram-Schmidt, the second time against all columns: "twice is enough" (Parlett 1998, 6.9).
         for begin in (first, 0):
-            blocks = [self.engine.columns(t, slice(a, b)) for t, a, b in self._within(begin, count)]
-            projections = [self.engine.gram(block, new) for block in blocks]
-            for block, projection in zip(blocks, projections, strict=True):
-                new = self.engine.combine(new, np.eye(new.shape[1]), block, -projection)
+            blocks = self._blocks(begin, count)
+            # one round to the workers of a cluster for all of them
+            projections = self.engine.grams([(block, new) for block in blocks])
             if projections:
+                new = self.engine.subtract(new, blocks, projections)
                 coefficients[begin:] += np.vstack(projections)
         self._cut(count)
         self.multivectors.append(new)
@@ -93,8 +88,15 @@ class MultiVectorList:
 
     def _cut(self, stop: int) -> None:
         """Mutates: only the first columns stay."""
-        self.multivectors = [
-            t if b == t.shape[1] else self.engine.columns(t, slice(a, b)) for t, a, b in self._within(0, stop)
+        self.multivectors = self._blocks(0, stop)
+
+    def _blocks(self, start: int, stop: int) -> list[MultiVector]:
+        """Multivectors with some of the columns between them; those with no others as they are."""
+        return [
+            multivector
+            if (low, high) == (0, multivector.shape[1])
+            else self.engine.columns(multivector, slice(low, high))
+            for multivector, low, high in self._within(start, stop)
         ]
 
 

@@ -145,7 +145,7 @@ def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: An
         graph = changed_graph(known.graph, changes)
     # 3. edges of new nodes, and what the last certificate still says
     rows = _new_rows(graph, known.graph.n_nodes)
-    if graph.is_resident or len(model.connectivity_.excluded):  # in memory a probe is cheap
+    if len(model.connectivity_.excluded):
         return Changed(graph, rows, known.makers, None, changes.digest)
     problem = model.laplacian, model.regularization_.tau
     complement_bound = bound_after_insertion(model.certificate_, known.graph, graph, changes, problem)

@@ -236,8 +236,15 @@ class DaskEngine(RowsOnWorkers):
         *,
         symmetric: bool = False,
     ) -> list[Array]:
-        """Compute all Gram matrices in one round to the workers."""
-        return self._sum_blocks("gram", [self._gram_steps(X, Y, metric, symmetric) for X, Y in pairs])
+        """Compute all Gram matrices in one round to the workers, by one task for each block of rows."""
+        if not pairs:
+            return []
+        flags = tuple(symmetric or X is Y for X, Y in pairs)
+        steps = self.steps("gram", tasks.grams, (metric, flags, *chain.from_iterable(pairs)))
+        entries = self._sum_blocks("gram", [steps])[0]
+        shapes = [(X.shape[1], Y.shape[1]) for X, Y in pairs]
+        ends = np.cumsum([rows * columns for rows, columns in shapes])
+        return [part.reshape(shape) for part, shape in zip(np.split(entries, ends[:-1]), shapes, strict=True)]
 
     def _gram_steps(
         self, X: DaskMultiVector, Y: DaskMultiVector, metric: DaskMultiVector | None, symmetric: bool
@@ -257,6 +264,14 @@ class DaskEngine(RowsOnWorkers):
         Y = None if Y is None or E is None else self.astype(Y, X.dtype)
         small = (np.array(C), Y, None if E is None else np.array(E))
         return self.blockwise("combine", tasks.combine, (X, *small), X, C.shape[1])
+
+    def subtract(
+        self, X: DaskMultiVector, blocks: Sequence[DaskMultiVector], C: Sequence[Array]
+    ) -> DaskMultiVector:
+        """One task for each block of rows, whatever the number of multivectors."""
+        small = tuple(np.array(coefficients) for coefficients in C)
+        same = [self.astype(block, X.dtype) for block in blocks]
+        return self.blockwise("combine", tasks.subtract, (X, small, *same), X)
 
     # bytes moved between workers
 

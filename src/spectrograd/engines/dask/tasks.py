@@ -234,6 +234,21 @@ def gram(X: Array, Y: Array, metric: Array | None, symmetric: bool) -> Array:
 
 
 @with_threads
+def grams(metric: Array | None, symmetric: tuple[bool, ...], *blocks: Array) -> Array:
+    """Contributions of some rows to several Gram matrices, as one vector; X and Y of each follow in turn."""
+    engine = LocalEngine()
+    mass = _column(metric)
+    pairs = zip(blocks[::2], blocks[1::2], symmetric, strict=True)
+    return np.concatenate([engine.gram(X, Y, mass, symmetric=same).ravel() for X, Y, same in pairs])
+
+
+@with_threads
+def subtract(X: Array, C: tuple[Array, ...], *blocks: Array) -> Array:
+    """``X - sum_i Y_i C_i`` of the blocks Y_i."""
+    return LocalEngine().subtract(X, blocks, C)
+
+
+@with_threads
 def column_statistics(start: int, X: Array, metric: Array | None) -> Statistics:
     """Statistics of the columns of some rows, the first of which is number ``start``."""
     statistics = LocalEngine().column_statistics(X, _column(metric))
