@@ -474,6 +474,4 @@ def test_a_basis_is_orthogonalised_in_three_rounds(engine):
     np.testing.assert_allclose(inner, rest.T @ rest, rtol=1e-12)
     np.testing.assert_allclose(engine.to_numpy(basis.columns(14, 16)), rest, atol=1e-12)
     assert after["rounds"] - before["rounds"] == 3
-    assert after["tasks"] - before["tasks"] <= 2 * (
-        5 + 4
-    )
+    assert after["tasks"] - before["tasks"] <= 2 * (5 + 4)
