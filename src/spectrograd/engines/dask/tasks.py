@@ -245,7 +245,7 @@ def grams(metric: Array | None, symmetric: tuple[bool, ...], *blocks: Array) -> 
 @with_threads
 def subtract(X: Array, C: tuple[Array, ...], *blocks: Array) -> Array:
     """``X - sum_i Y_i C_i`` of the blocks Y_i."""
-    return LocalEngine().subtract(X, blocks, C)
+    return np.asarray(LocalEngine().subtract(X, blocks, C))
 
 
 @with_threads
