@@ -21,6 +21,7 @@ from spectrograd.linalg.spectral_shape import SHAPE_STEPS, SpectralShape, spectr
 from spectrograd.linalg.subspace import Basis
 from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline import few_pass_cost
 from spectrograd.pipeline.memory_estimate import (
     STREAM_BLOCKS,
     largest_basis,
@@ -317,8 +318,8 @@ def plan_by_products(problem: Problem, memory_limit: int | None = None) -> tuple
 def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[PlannedSolver, ...]:
     """The plan where every pass is expensive: block Krylov, which takes the fewest, where its blocks fit.
 
-    Median of 21 passes against 71 of a filter, which needs a gap that it can guess; a filter takes the least
-    memory of all certified solvers (docs/larger_than_memory.md).
+    A filter needs a gap that it can guess, and takes the least memory of all certified solvers
+    (docs/larger_than_memory.md). Predicted seconds are those of :mod:`spectrograd.pipeline.few_pass_cost`.
     """
     where = (
         "the graph is on disk" if problem.operator.is_streamed else "products only, and passes are expensive"
@@ -329,13 +330,15 @@ def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Planned
         f"{where}: few passes of {width} columns and {PROBE_COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
+    seconds = {name: few_pass_cost.predicted_seconds(name, problem, width) for name in few_pass_cost.COSTS}
     if blocks < MIN_KRYLOV_BLOCKS:
-        return (PlannedSolver("chebyshev", small), *_last_within(problem, memory_limit))
+        choice = PlannedSolver("chebyshev", small, seconds=seconds["chebyshev"])
+        return (choice, *_last_within(problem, memory_limit))
     krylov = f"{where}: block Krylov takes the fewest passes, and {blocks} blocks of {width} columns fit"
     params = (("basis_size", blocks * width),)
     return (
-        PlannedSolver("lanczos", krylov, params),
-        PlannedSolver("chebyshev", f"escalated: {small}"),
+        PlannedSolver("lanczos", krylov, params, seconds["lanczos"]),
+        PlannedSolver("chebyshev", f"escalated: {small}", seconds=seconds["chebyshev"]),
         *_last_within(problem, memory_limit),
     )
 

@@ -72,6 +72,10 @@ class Store:
                 return
             self._to_pin.add(block)
 
+    def is_kept(self, block: BlockSegment) -> bool:
+        """Whether a block stays in memory once it was read."""
+        return block in self._to_pin
+
     def stream(self, segments: tuple[Any, ...]) -> Iterator[tuple[Any, Array]]:
         """Iterate over segments and their bytes: from memory where a segment is pinned, else read ahead."""
         pinned = {segment: self.pinned[segment] for segment in segments if segment in self.pinned}
@@ -413,6 +417,11 @@ class StoredGraph(Graph):
     def components(self) -> Array:
         """The component of every node (int32), numbered by their first nodes; read at every call."""
         return self.store.components(self.meta)
+
+    @property
+    def bytes_from_disk(self) -> int:
+        """Bytes of a pass that are read from the disk: those of all blocks that do not stay in memory."""
+        return sum(block.n_bytes for block in self.meta.blocks if not self.store.is_kept(block))
 
     @property
     def bytes_read(self) -> int:
