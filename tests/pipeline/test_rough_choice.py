@@ -188,3 +188,38 @@ def test_rough_labels_begin_with_similar_ones():
     assert metrics.nmi(truth, found) == pytest.approx(1)
     # an empty cluster of similar labels is no start
     assert metrics.nmi(truth, rough_labels(rows, 8, np.random.default_rng(0), similar=truth % 7)) > 0.9
+
+
+@pytest.mark.parametrize("n_nodes", [40, 300])
+@pytest.mark.parametrize("kind", ["complete", "star", "bipartite"])
+def test_more_clusters_than_distinct_rows(kind, n_nodes):
+    """All vectors but a few belong to one eigenvalue: rows are alike, and labels come all the same."""
+    matrix = np.zeros((n_nodes, n_nodes))
+    if kind == "complete":
+        matrix[:] = 1
+    if kind == "star":
+        matrix[0] = 1
+    if kind == "bipartite":
+        matrix[: n_nodes // 2, n_nodes // 2 :] = 1
+    matrix = np.maximum(matrix, matrix.T)
+    np.fill_diagonal(matrix, 0)
+    result = fit(Graph.from_matrix(sp.csr_array(matrix)))
+    assert set(result.labels) <= set(range(K))
+    assert result.treatment is not None
+
+
+def test_more_clusters_than_the_evidence_supports_are_said_and_not_refused():
+    data = datasets.make_block_model(800, 3, mean_degree=20, mixing=0.1, random_state=0)
+    result = fit(data.graph, n_components=12, n_clusters=12)
+    assert len(np.unique(result.labels)) == 12
+    assert result.cluster_verdict.verdict == "weak"
+    assert "try another number of them" in result.cluster_verdict.sentence
+
+
+def test_a_partition_that_cuts_no_edge_is_compared():
+    """Two components of points, each a cluster by itself: no edge joins the clusters of the first."""
+    rng = np.random.default_rng(0)
+    points = np.vstack([rng.normal(size=(90, 2)), rng.normal(size=(300, 2)) + 100])
+    result = fit(knn_graph(points, 8), n_components=2, n_clusters=2)
+    assert len(np.unique(result.labels)) == 2
+    assert all(np.isfinite(each.criterion) for each in result.treatment.candidates)
