@@ -185,3 +185,14 @@ def test_a_model_of_a_graph_is_asked_by_edges_of_whole_numbers():
     model = clusters().fit(pandas.DataFrame(PAIRS, columns=["id_1", "id_2"]))
     asked = pandas.DataFrame({"a": [100, 100], "b": [0, 1]})
     assert model.predict(asked)[0] == model.labels_[0]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_zeros_beside_a_graph_are_a_layer_without_edges(dense):
+    graph = sp.csr_array(nx.to_scipy_sparse_array(CAVES, dtype=float))
+    empty = sp.csr_array(graph.shape)
+    layers = {"ties": graph.toarray(), "none": empty.toarray()} if dense else {"ties": graph, "none": empty}
+    with pytest.warns(GraphWarning, match="layers without any edge are left out: 'none'"):
+        model = MultilayerSpectralClustering(3, random_state=0).fit(layers)
+    assert model.layer_weights_.tolist() == [2, 0]
+    assert metrics.nmi(TRUTH, model.labels_) == pytest.approx(1)

@@ -222,15 +222,12 @@ def _as_layers(model: Spectral, X: object, columns: Mapping[str, str]) -> FitInp
 def _mixed_layers(model: Spectral, named: Mapping[object, object]) -> MultilayerGraph | None:
     """Graphs and features of the same nodes; None where all layers are of one kind."""
     layers: dict[str, object] = {}
-    graphs: list[str] = []
     for name, layer in named.items():
         graph = _foreign_layer(layer)
         if isinstance(graph, MultilayerGraph):
             return None
-        X = check_matrix(layer) if graph is None else graph
-        layers[str(name)] = X
-        if graph is not None or holds_graph(X):
-            graphs.append(str(name))
+        layers[str(name)] = check_matrix(layer) if graph is None else graph
+    graphs = _names_of_graphs(layers)
     # of one kind: the usual ways for graphs or for points
     if len(graphs) == len(layers) or (not graphs and model.affinity == AUTO):
         return None
@@ -274,7 +271,7 @@ def detect_affinity(arrays: Mapping[str, object]) -> str:
     Everything else holds points.
     """
     # all arrays of one kind, or an error: layers of points and layers of weights mean different things
-    graphs = [name for name, X in arrays.items() if holds_graph(X)]
+    graphs = _names_of_graphs(arrays)
     square = [name for name, X in arrays.items() if name not in graphs and _is_square(X)]
     if graphs and len(graphs) < len(arrays):
         other = next(name for name in arrays if name not in graphs)
@@ -307,6 +304,20 @@ def _is_square(X: Any) -> bool:
     except ValueError:  # ragged lists: whoever checks the array says it better
         return False
     return len(shape) == 2 and shape[0] == shape[1] and shape[0] > 1
+
+
+def _names_of_graphs(arrays: Mapping[str, Any]) -> list[str]:
+    """Names of the arrays that hold graphs; beside a graph a square one of zeros is a layer without edges."""
+    graphs = {name for name, X in arrays.items() if isinstance(X, Graph) or holds_graph(X)}
+    if not graphs:
+        return []
+    return [name for name, X in arrays.items() if name in graphs or _is_square_of_zeros(X)]
+
+
+def _is_square_of_zeros(X: Any) -> bool:
+    if not _is_square(X):
+        return False
+    return X.nnz == 0 if sp.issparse(X) else not np.any(X)
 
 
 def holds_graph(X: Any) -> bool:
