@@ -24,7 +24,6 @@ from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
 DEGREES_BETWEEN_CHECKS = 8  # of the first filter, between two tests for localised columns
-MAX_ORTHOGONALITY_ERROR = 1e-12  # of float64 vectors that need no further orthonormalisation
 BULK_PATIENCE = 3  # times the matvecs that the vectors before a bulk took
 
 
@@ -126,15 +125,6 @@ class RitzSolver(Solver[RitzT]):
             return orthogonality_error(problem.engine, problem.engine_operator, state.U)
         walk = problem.random_walk.operator
         return orthogonality_error(problem.engine, walk, state.block, problem.n_components)
-
-    def finish(self, problem: Problem, state: RitzT) -> MultiVector:
-        """The Ritz vectors; made orthonormal again where they are in float32, or rounding has grown."""
-        U = state.U
-        if U.dtype == np.float64:
-            error = orthogonality_error(problem.engine, problem.engine_operator, U)
-            if error < MAX_ORTHOGONALITY_ERROR:
-                return U
-        return super().finish(problem, state)
 
     def guard_evidence(self, problem: Problem, state: RitzT) -> Evidence:
         """The first value beyond the result, and the guard vectors but the last, which is rough."""
