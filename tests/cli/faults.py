@@ -348,8 +348,8 @@ if __name__ == "__main__":
     of_commands = tuple(name for name in chosen if name in FAULTS)
     of_clusters = tuple(name for name in chosen if name in LOST)
     with_commands = run(n_tries, of_commands) if of_commands else ()
-    # one command instead of four
-    with_clusters = run_clustered(4 * n_tries, of_clusters) if of_clusters else ()
+    # each try starts a cluster
+    with_clusters = run_clustered(2 * n_tries, of_clusters) if of_clusters else ()
     for row in itertools.chain(with_commands, with_clusters):
         sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()

@@ -39,4 +39,4 @@ def test_a_cluster_that_loses_a_process_loses_nothing(fault):
     done = subprocess.run(call, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ((_, _, tries, survived, lost, text),) = map(json.loads, done.stdout.splitlines())
-    assert (tries, survived, lost) == (4, 4, 0), text
+    assert (tries, survived, lost) == (2, 2, 0), text
