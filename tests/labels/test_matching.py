@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spectrograd.labels.matching import align_labels, rotation_onto
+from spectrograd.labels import matching
+from spectrograd.labels.matching import align_labels, in_order, rotation_onto
 
 
 @pytest.fixture
@@ -66,3 +67,10 @@ def test_rotation_is_undone():
     before = rng.standard_normal((50, 4))
     turn, _ = np.linalg.qr(rng.standard_normal((4, 4)))
     np.testing.assert_allclose(before @ turn @ rotation_onto(before, before @ turn), before, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 1 << 16])
+def test_clusters_are_numbered_as_they_first_appear(rows_at_once, monkeypatch):
+    monkeypatch.setattr(matching, "ROWS_AT_ONCE", rows_at_once)
+    labels = np.array([3, -1, 3, 0, 1, 0, 3, -1, 1])  # 2 has no row
+    assert in_order(labels, 4).tolist() == [0, -1, 0, 1, 2, 1, 0, -1, 2]
