@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 import pytest
 
-from spectrograd import SpectralClustering, SpectralEmbedding
+from spectrograd import Graph, SpectralClustering, SpectralEmbedding
 from spectrograd.datasets import make_block_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore")]
@@ -69,29 +69,28 @@ def test_eight_fits_at_once_are_those_one_by_one(how):
 
 @pytest.mark.timeout(1800)
 def test_time_budgets_are_kept_within_a_tenth_or_one_iteration():
-    """Where nothing converges: ten solvers, three budgets; kernels are compiled before."""
+    """Where nothing converges. Preparing the graph is no part of a budget: a fit of a millisecond tells it."""
     graph = make_block_model(60_000, 5, mixing=0.7, mean_degree=12, degree_exponent=2.5, random_state=0).graph
     shares = []
     for solver in BUDGETED:
-        for budget in (None, 1.0, 2.0, 4.0):
-            model = SpectralEmbedding(
-                5,
-                solver=solver,
-                tol=1e-14,
-                max_iter=2 if budget is None else 10**7,
-                time_budget=budget,
-                random_state=0,
-            )
-            began = time.perf_counter()
-            model.fit(graph)
-            spent = time.perf_counter() - began
-            if budget is None:
-                continue
-            moments = [0.0, *(progress.seconds for progress in model.history_)]
-            iteration = max(np.diff(moments))
-            shares.append(spent / budget)
-            assert spent <= max(1.1 * budget, budget + iteration), (solver, budget, spent, iteration)
+        measured_fit(graph, solver, 1e-3)  # compiles
+        preparation, _ = measured_fit(graph, solver, 1e-3)
+        for budget in (1.0, 2.0, 4.0):
+            spent, iteration = measured_fit(graph, solver, budget)
+            shares.append((spent - preparation) / budget)
+            allowed = preparation + max(1.1 * budget, budget + iteration)
+            assert spent <= allowed, (solver, budget, spent, preparation, iteration)
     sys.stdout.write(f"spent {min(shares):.2f} to {max(shares):.2f} of {len(shares)} budgets\n")
+
+
+def measured_fit(graph: Graph, solver: str, budget: float) -> tuple[float, float]:
+    """Seconds of a fit, and of its longest iteration."""
+    model = SpectralEmbedding(5, solver=solver, tol=1e-14, max_iter=10**7, time_budget=budget, random_state=0)
+    began = time.perf_counter()
+    model.fit(graph)
+    spent = time.perf_counter() - began
+    moments = [0.0, *(progress.seconds for progress in model.history_)]
+    return spent, float(max(np.diff(moments)))
 
 
 def test_interrupts_at_random_moments_are_interrupts_and_nothing_else():
