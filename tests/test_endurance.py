@@ -69,7 +69,7 @@ def test_eight_fits_at_once_are_those_one_by_one(how):
 
 @pytest.mark.timeout(1800)
 def test_time_budgets_are_kept_within_a_tenth_or_one_iteration():
-    """Where nothing converges. Preparing the graph is no part of a budget: a fit of a millisecond tells it."""
+    """Where nothing converges. Preparing is no part of a budget; a fit of a millisecond shows it."""
     graph = make_block_model(60_000, 5, mixing=0.7, mean_degree=12, degree_exponent=2.5, random_state=0).graph
     shares = []
     for solver in BUDGETED:
