@@ -19,9 +19,10 @@ from spectrograd import (
     write_graph,
 )
 from spectrograd.cli import main
+from spectrograd.engines import make_engine
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.graph.features import FeatureGraph
-from spectrograd.pipeline import Settings, cluster, embed
+from spectrograd.pipeline import RunContext, Settings, cluster, embed
 
 DATA = datasets.make_block_model(300, 3, mean_degree=10, mixing=0.35, random_state=0)
 RNG = np.random.default_rng(0)
@@ -125,6 +126,15 @@ def test_the_cosine_of_all_pairs_is_a_layer():
     found = embed(graph, replace(settings, aggregation="projection"))
     assert found.converged
     assert np.allclose(found.eigenvalues, np.linalg.eigvalsh(merged)[:3], atol=0.02)
+
+
+def test_torch_takes_the_cosine_as_a_layer():
+    pytest.importorskip("torch")
+    graph = MultilayerGraph.from_features([DATA.graph, FILLED], affinity="cosine")
+    settings = Settings(n_components=3, tol=1e-6, seed=0)
+    here, there = (embed(graph, settings, RunContext(make_engine(name))) for name in ("local", "torch"))
+    assert there.converged
+    assert np.allclose(here.eigenvalues, there.eigenvalues, atol=1e-5)
 
 
 def test_estimators_take_the_cosine_as_a_layer(tmp_path):
