@@ -73,13 +73,10 @@ def search(indptr: Array, indices: Array, thresholds: Thresholds = USUAL) -> Sea
     order = np.arange(len(indptr) - 1)  # a small graph stays in the cache in any order
     if first.size == len(indptr) - 1:
         return Search(np.zeros(first.size, np.int32), first, order)
-    # the matrix is symmetric, so weak components are strong ones; scipy would transpose it for weak ones
-    n_components, components = csgraph.connected_components(_matrix(indptr, indices), connection="strong")
-    first_nodes = np.empty(n_components, np.int64)
-    first_nodes[components[::-1]] = order[::-1]  # of equal indices the last assignment stays
-    rank = np.empty(n_components, np.int32)
-    rank[np.argsort(first_nodes)] = np.arange(n_components)
-    return Search(rank[components], first, order)
+    # The matrix is symmetric, so weak components are strong ones, in the same order; scipy would transpose it
+    # to find weak ones.
+    _, components = csgraph.connected_components(_matrix(indptr, indices), connection="strong")
+    return Search(components, first, order)
 
 
 def levels(indptr: Array, indices: Array, source: int, thresholds: Thresholds = USUAL) -> Levels:
