@@ -42,6 +42,7 @@ SINGLE_FLOOR = 1e-5
 # largest direction, squared, what is worth none of its own.
 NOISE_SHARE = 0.9
 LEAST_DIRECTION = 1e-12
+CACHE_BYTES = 1 << 20  # of a core's own cache; a basis in float64 that fills more of it slows every step
 INVARIANT_RESIDUAL = 1e-12  # of the width: residuals of a space that no product leaves
 MIN_DOUBLE_BLOCKS = 6  # of a basis that goes on with many directions, before a restart
 RESTART_SHARE = 0.4  # of the vectors beyond K, how many outlive a restart
@@ -168,22 +169,22 @@ class KrylovSolver(RitzSolver[LanczosT]):
     def begin(self, problem: Problem, state: LanczosT, size: int, basis_size: int | None) -> LanczosT:
         """Mutates: the state, which gets a random block of so many columns, led by the warm start.
 
-        A single random vector of a small graph, whose basis stays in a core's cache in either type, is in
-        float64: the Ritz pairs are those of the result. The basis begins with the null vector, if known.
+        The basis of a single random vector is in float64 where it stays in a core's cache: the Ritz pairs are
+        those of the result. It begins with the null vector then, if that is known.
         """
         n = problem.n_nodes
         k = problem.n_components
         if problem.start is not None:
             size = max(size, k)
+        size = min(size, n)
         is_single = size == 1 and problem.start is None
-        is_double = self.precision == "double" or (self.precision == "auto" and is_single and n <= SMALL)
-        dtype = np.float64 if is_double else np.float32
-        # 1. an orthonormal block: the start of the Krylov space
-        null = _unit_null_vector(problem) if is_double and is_single else None
-        front = self._first_block(problem, state.rng, min(size, n), dtype, null)
-        size = front.shape[1]
-        # 2. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
+        # 1. space for the basis: at least K + 2 vectors and a block, or a restart would keep nothing
         limit = max(basis_size or usual_basis_size(k, size), k + 2 + size)
+        is_cached = is_single and 8 * n * limit <= CACHE_BYTES
+        is_double = self.precision == "double" or (self.precision == "auto" and is_cached)
+        # 2. an orthonormal block: the start of the Krylov space
+        null = _unit_null_vector(problem) if is_double and is_single else None
+        front = self._first_block(problem, state.rng, size, np.float64 if is_double else np.float32, null)
         state.pause = limit if n <= SMALL else 0
         # 3. the basis, whose first product comes with the first step
         if n > limit + 2 * size:  # else the basis would be the whole space: see ``_solve_dense``
