@@ -136,15 +136,28 @@ def parallel(function):
     """Compile a kernel that is parallel over independent chunks.
 
     The same source is also compiled serially: ``kernel.serial`` is for work too small to be worth
-    waking threads for, and for one thread: the parallel form would hand the work to another thread and keep
-    this one busy with waiting, which doubles the CPU time. Without TBB only one Python thread at a time may
-    enter the parallel form.
+    waking threads for. Where a kernel sums, the last bits of its two forms may differ, so which of them runs
+    must not depend on the number of threads. Without TBB only one Python thread at a time may enter the
+    parallel form.
     """
+    return _in_two_forms(function, serial_alone=False)
+
+
+def parallel_rows(function):
+    """Compile a parallel kernel whose rows have the same bits in either form; one thread runs the serial.
+
+    The parallel form would hand the work to another thread and keep this one busy with waiting, which doubles
+    the CPU time.
+    """
+    return _in_two_forms(function, serial_alone=True)
+
+
+def _in_two_forms(function, serial_alone):
     compiled = numba.njit(parallel=True, **_FLAGS)(_copy_under_name(function, "_parallel"))
 
     @functools.wraps(function)
     def call(*args):
-        if not has_several_threads():
+        if serial_alone and not has_several_threads():
             return call.serial(*args)
         if _on_tbb():
             return compiled(*args)

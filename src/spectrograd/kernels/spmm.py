@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from spectrograd.kernels import SUM_BLOCK
-from spectrograd.kernels.jit import inner, parallel, read_only
+from spectrograd.kernels.jit import inner, parallel_rows, read_only
 from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_first
 
 CHUNK = 256
@@ -43,7 +43,7 @@ def multiply(
         columns(start, indptr, indices, *numbers, U, V, out)
 
 
-@parallel
+@parallel_rows
 def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
     """Mutates: the rows of one block in ``out``.
 
@@ -70,7 +70,7 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
                 put_first(out, i, whole, rest, d * take_first(U, i, whole, rest) - s * total)
 
 
-@parallel
+@parallel_rows
 def laplacian_column(start, indptr, indices, weights, diagonal, scale, u, v, out):
     """Mutates: the entries of one block in ``out``, for a single vector.
 
@@ -197,7 +197,7 @@ def recurrence(
     )
 
 
-@parallel
+@parallel_rows
 def recurrence_rows(block, weights, diagonal, metric, coefficients, rank_one, U, previous, out):
     """Mutates: the rows of one block in ``out``.
 
