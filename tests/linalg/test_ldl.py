@@ -16,7 +16,7 @@ from spectrograd.kernels import ldl_numeric as numeric
 from spectrograd.kernels import ldl_numeric as panels
 from spectrograd.kernels.ldl_numeric import factorize, recur
 from spectrograd.kernels.ldl_ordering import minimum_degree
-from spectrograd.kernels.ldl_symbolic import SMALLEST, arrange_fronts, cut
+from spectrograd.kernels.ldl_symbolic import MIN_PART_SHARE, arrange_fronts, cut
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg.ldl import Factor, FrontFactor, SmallFactor, count_below
 from spectrograd.operators.laplacian import laplacian
@@ -136,7 +136,7 @@ def test_there_are_never_many_parts(name):
     W = sp.csr_array((W + W.T).tocsr())
     fronts = fronts_of(W)
     parts = cut(fronts, largest=0.6 if name == "two paths" else 0.125, worth=0.0)
-    assert len(parts.subtrees) <= 1 / SMALLEST
+    assert len(parts.subtrees) <= 1 / MIN_PART_SHARE
     values, pivots = factorize(W.indptr, W.indices, W.data, W.sum(1) + 0.5, fronts, parts)
     work, x = np.empty((1, parts.n_places, 8)), np.random.default_rng(0).standard_normal((1, n, 8))
     product = (W.sum(1) + 0.5)[:, None] * x[0][fronts.position] - W @ x[0][fronts.position]
