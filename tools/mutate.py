@@ -1,8 +1,8 @@
 """``python tools/mutate.py PACKAGE NUMBER [SEED] [--near]``: which small changes of the code no test notices.
 
 A comparison is flipped, ``+`` and ``-`` or ``*`` and ``/`` are exchanged, or a number grows by one; then the
-tests of the module run until one fails: those called after it, and those of the package that import it; all
-of the package where there are none. What they do not notice is tried on the whole package, but for
+tests of the module run until one fails: those called after it, and those that import it; all of the package
+where there are none. What they do not notice is tried on the whole package, but for
 ``--near``. A mutant that lives is printed with its line. The sources are changed in a copy, which comes
 first on the path.
 """
@@ -67,11 +67,14 @@ def change(node: ast.AST) -> None:
 
 
 def nearest_tests(package: str, module: str) -> list[str]:
-    """Test files of the package that are called after a module, or import it."""
+    """Test files of the package that are called after a module, and all that import it."""
     importing = re.compile(rf"{package}(\.{module}\b| import .*\b{module}\b)")
-    files = sorted((ROOT / "tests" / package).glob("test_*.py"))
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
     near = [
-        file for file in files if file.stem.startswith(f"test_{module}") or importing.search(file.read_text())
+        file
+        for file in files
+        if (file.parent.name == package and file.stem.startswith(f"test_{module}"))
+        or importing.search(file.read_text(encoding="utf-8"))
     ]
     return [str(file.relative_to(ROOT)) for file in near] or [f"tests/{package}"]
 
