@@ -34,6 +34,7 @@ def test_the_bound_holds_and_is_sharper_than_one_gap_for_all_columns(seed):
 def test_without_a_gap_nothing_is_bounded():
     assert sine_bound(np.array([0.0, 1.0]), np.zeros(2), 1.0) == np.inf
     assert needed_cut(np.array([0.0, 1.0]), 0.9, np.ones(2)) == 1.0
+    assert needed_cut(np.array([0.0, 1.0]), 1 + 1e-15, np.full(2, 1e-13)) == 1.0  # no number between
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -114,7 +114,7 @@ def test_layers_go_on_in_the_right_solve(tmp_path, monkeypatch, how, share):
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_attempts_of_auto_go_on_in_the_right_one(tmp_path, monkeypatch, share):
-    how = {"tol": 1e-12, "max_iter": 2}  # too few for any of them
+    how = {"tol": 1e-12, "max_iter": 1}  # too few for any of them
     found, whole = stopped_and_resumed(GRAPH, tmp_path, monkeypatch, share, **how)
     assert len(whole.attempts) > 1
     assert_same(found, whole)

@@ -99,6 +99,8 @@ def needed_cut(values: Array, lowest: float, residuals: Array | float) -> float:
     high = top + MAX_GAP_FRACTION * gap
     # Newton's method for 1 / sine_bound, which is concave in tau and nearly linear: iterates stay below tau.
     tau = top + MIN_GAP_FRACTION * gap
+    if not tau > top:  # a gap below the rounding of its ends
+        return top
     for _ in range(CUT_ITERATIONS):
         ratios = residuals / (tau - values)
         squares = ratios * ratios
