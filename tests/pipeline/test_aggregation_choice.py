@@ -54,7 +54,7 @@ def mixture():
 def test_the_choice_is_told_with_the_next_best():
     model = fit(mixture().graph)
     assert model.aggregation_ in ("mean", "sum", "geometric")
-    assert "relative information about the edges" in model.aggregation_reason_
+    assert "of what clusters can tell about the edges" in model.aggregation_reason_
     assert "next:" in model.aggregation_reason_
     assert model.converged_
     assert model.certificate_.converged
