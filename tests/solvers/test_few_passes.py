@@ -13,6 +13,7 @@ from spectrograd import Graph, GraphWarning, datasets, open_store, write_graph
 from spectrograd.certificate.block_probe import PROBE_COLUMNS, new_probe_block
 from spectrograd.engines import LocalEngine, local
 from spectrograd.kernels import SUM_BLOCK
+from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.linalg.chebyshev_filter import Filter, FilteredSingularValues, Filtering
 from spectrograd.operators.laplacian import laplacian, masked_laplacian
 from spectrograd.pipeline import Settings, embed
@@ -84,13 +85,15 @@ def test_a_cycle_that_ends_early_changes_nothing_where_nobody_watches(tmp_path):
     np.testing.assert_allclose(result.eigenvalues, exact.eigenvalues, atol=1e-4)
 
 
-def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path, monkeypatch):
+def test_a_filter_over_a_stream_has_two_multivectors_and_what_it_would_return(tmp_path, monkeypatch):
     """Turned in their place; the plan of a memory limit counts on it."""
     monkeypatch.setattr(local, "ROW_CHUNK", 4096)
     path, k = tmp_path / "graph.store", 6
     ingest(path, GraphSource(planted(60_000)), IngestSettings(block_bytes=1 << 18))
     graph = open_store(path)
-    problem = Problem(laplacian(graph), k, ENGINE)
+    # blocks that numpy combines are copied in float64, 8 MB at most: here all count as large
+    engine = LocalEngine(thresholds=Thresholds(small=0, block=0))
+    problem = Problem(laplacian(graph), k, engine)
     solver = FewPassChebyshev(angle=0.01)
     solve(problem, solver, seed=0)  # compiled, and its buffers made
     tracemalloc.start()
@@ -105,7 +108,7 @@ def test_a_filter_over_a_stream_has_two_talls_and_what_it_would_return(tmp_path,
 
 
 def test_a_filter_gives_in_where_there_is_no_gap(tmp_path):
-    """Sweeps are dear; whoever wants more of them, or digits, says so."""
+    """Passes are expensive; ``max_iter`` asks for more of them."""
     graph = on_disk(
         tmp_path, datasets.make_block_model(6_000, 5, mean_degree=20, mixing=0.8, random_state=1).graph
     )
