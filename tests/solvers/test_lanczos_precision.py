@@ -1,12 +1,15 @@
-"""Lanczos from one vector: where float32 ends, and where it begins with the plan's basis."""
+"""Lanczos from one vector: where float32 ends, where it begins with the plan's basis, and when it stops."""
 
 import numpy as np
+import pytest
 
 from spectrograd import datasets
 from spectrograd.engines import LocalEngine
 from spectrograd.linalg.spectral_shape import SHAPE_STEPS, spectral_shape
 from spectrograd.linalg.subspace import rayleigh_ritz, residuals
 from spectrograd.operators.laplacian import laplacian
+from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solve import embed
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.lanczos import Lanczos, usual_basis_size
 
@@ -50,3 +53,12 @@ def test_lanczos_goes_on_with_the_basis_of_the_plan():
         state = solver.step(begun, state)
     ritz = rayleigh_ritz(begun.engine, begun.engine_operator, solver.finish(begun, state))
     assert residuals(begun.engine, begun.engine_operator, ritz).max() < 1e-2
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_single_vector_stops_only_where_no_close_eigenvalues_are_to_come(seed):
+    """With a gap of its own for every column it stopped while values of the bulk stood for missing ones."""
+    graph = datasets.make_block_model(20_000, 16, degree_exponent=2.5, random_state=seed).graph
+    result = embed(laplacian(graph), 16, Settings(seed=seed))
+    assert result.certificate.converged
+    assert [attempt.solver for attempt in result.attempts] == ["lanczos"]
