@@ -360,8 +360,8 @@ class _LanczosProbe:
         """Mutates: one Lanczos step, which is one product."""
         if self.ended:
             return
-        if isinstance(self.vectors, RowBasis) and self.vectors.is_one_chunk:
-            self._step_in_one_chunk(self.vectors)
+        if isinstance(self.vectors, RowBasis) and self.vectors.takes_single:
+            self._step_in_few_calls(self.vectors)
             return
         # 1. the product A q_i
         last = self.at + min(self.n_steps, 1)
@@ -377,8 +377,8 @@ class _LanczosProbe:
         self.vectors.rotate(self.at, last + 2, np.vstack([np.zeros((last - self.at, 2)), last_two]))
         self.recurrence = self.recurrence.extend(alpha, beta)
 
-    def _step_in_one_chunk(self, vectors: RowBasis) -> None:
-        """Mutates: the same step where one chunk holds all nodes, in fewer calls."""
+    def _step_in_few_calls(self, vectors: RowBasis) -> None:
+        """Mutates: the same step in fewer calls, on graphs that are not too large."""
         last = vectors.filled - 1
         product = self.engine.apply(self.operator, vectors.columns(last, last + 1))[:, 0]
         coefficients, beta = vectors.append_orthogonal(product, self.at)

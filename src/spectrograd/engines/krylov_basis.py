@@ -105,6 +105,7 @@ class MultiVectorList:
 # Nodes of a chunk. Measured with one thread: calls cost nothing beside the products of so many, forty rows of
 # them stay in a core's second cache, and nothing has to be compiled, at the speed of kernels of our own.
 CHUNK = 1 << 14
+SINGLE = 2 * CHUNK  # nodes up to which a single vector takes one call per product: chunks cost it a third
 FEW = 4  # rows of which BLAS multiplies each one alone (gemv) faster than all together (gemm)
 TINY_LENGTH = 1e-30  # of a column that vanished
 
@@ -121,12 +122,12 @@ class RowBasis:
         self.thresholds = thresholds
 
     @property
-    def is_one_chunk(self) -> bool:
-        """Whether one chunk holds all nodes: a single vector then takes few calls."""
-        return bool(self.stored.shape[1] <= CHUNK)
+    def takes_single(self) -> bool:
+        """Whether a single vector is orthogonalised in few calls (:meth:`append_orthogonal`)."""
+        return bool(self.stored.shape[1] <= SINGLE)
 
     def append_orthogonal(self, x: Array, first: int) -> tuple[Array, float]:
-        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column.
+        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column, without chunks.
 
         The column is of unit length then; returned are its coefficients and what its length was.
         """
@@ -235,11 +236,11 @@ class RowBasis:
 
 
 def _orthogonalize_chunk(basis: Array, new: Array, first: int) -> tuple[Array, Array]:
-    """Mutates: the same three steps where one chunk holds all nodes, by as few calls as possible."""
-    near = basis[first:] @ new.T
-    new -= near.T @ basis[first:]
-    rest = basis @ new.T
-    new -= rest.T @ basis
+    """Mutates: the same three steps where one chunk holds all nodes."""
+    near = _products(basis[first:], new)
+    _subtract(new, near, basis[first:])
+    rest = _products(basis, new)
+    _subtract(new, rest, basis)
     rest[first:] += near
     return rest, np.asarray(new @ new.T, dtype=np.float64)
 

@@ -304,7 +304,7 @@ class Basis:
         if (
             is_single
             and isinstance(vectors, RowBasis)
-            and vectors.is_one_chunk
+            and vectors.takes_single
             and self._expand_vector(vectors)
         ):
             return None
@@ -339,7 +339,7 @@ class Basis:
         return beside
 
     def _expand_vector(self, vectors: RowBasis) -> bool:
-        """Mutates: as :meth:`expand`, of one vector in one chunk; False where its product lies within."""
+        """Mutates: as :meth:`expand`, of one vector, in few calls; False where its product lies within."""
         new = self.filled
         product = self.engine.apply(self.operator, vectors.columns(new - 1, new))[:, 0]
         first = 0 if self._far else max(0, new - 2)
