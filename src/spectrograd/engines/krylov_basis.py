@@ -127,7 +127,7 @@ class RowBasis:
         return bool(self.stored.shape[1] <= SINGLE)
 
     def append_orthogonal(self, x: Array, first: int) -> tuple[Array, float]:
-        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column, without chunks.
+        """Mutates the basis and x (N): as ``append`` and :meth:`orthogonalize`, of one column; no chunks.
 
         The column is of unit length then; returned are its coefficients and what its length was.
         """
