@@ -279,3 +279,25 @@ def test_combinations_have_the_same_bits_for_any_number_of_threads(dtype):
         alone = LocalEngine().combine(X, C)
     with threadpool_limits(4):
         assert LocalEngine().combine(X, C).tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gram_and_residuals_of_some_rows_at_a_time(dtype):
+    """More rows than are taken at once by numpy, fewer than are worth a compiled kernel."""
+    n, m = 9_001, 8
+    rng = np.random.default_rng(3)
+    engine = LocalEngine()
+    X, AX = rng.standard_normal((2, n, m)).astype(dtype)
+    operator = laplacian(
+        datasets.make_block_model(n, 2, mean_degree=6, random_state=0).graph
+    ).random_walk_form()
+    b = operator.metric.astype(np.float64)[:, None]
+    np.testing.assert_allclose(
+        engine.gram(X, X, operator.metric), X.T.astype(float) @ (b * X), rtol=1e-5, atol=1e-3
+    )
+    values = np.array([0.1, 0.2, 0.3])
+    rest = AX[:, :3] - b * X[:, :3] * values
+    R, norms = engine.residual_rows(operator, X, AX, values)
+    np.testing.assert_allclose(R, rest, atol=1e-4)
+    np.testing.assert_allclose(norms, np.sqrt((rest.astype(float) ** 2 / b).sum(axis=0)), rtol=1e-5)
+    np.testing.assert_array_equal(engine.residual(operator, X, AX, values), norms)
