@@ -23,12 +23,12 @@ JsonMapping: TypeAlias = Mapping[str, Any]
 
 def __getattr__(name: str) -> object:
     """Aliases of numpy and scipy, once they are asked for: a command that prints a help text does without."""
+    if name not in ("Array", "Matrix"):  # an import asks for __path__, too
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from numpy.typing import NDArray
 
     if name == "Array":
         return NDArray[Any]
-    if name == "Matrix":
-        import scipy.sparse as sp
+    import scipy.sparse as sp
 
-        return NDArray[Any] | sp.csr_array
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return NDArray[Any] | sp.csr_array

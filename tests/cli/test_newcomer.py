@@ -128,7 +128,7 @@ def test_compiling_is_announced_before_it_starts(capsys, monkeypatch, quiet):
     ours, others = kernel_of("spectrograd.kernels.ldl_numeric"), kernel_of("theirs")
     reading = kernel_of("spectrograd.kernels.text")
     importlib.import_module("spectrograd.kernels.jit")  # from here on it listens
-    monkeypatch.setattr(FirstCompilation, "told", set())
+    monkeypatch.setattr(FirstCompilation, "announced", set())
     with _one_line_notes(quiet):
         others(1)
         assert capsys.readouterr().err == ""
@@ -146,7 +146,7 @@ def test_nothing_is_said_to_be_compiled_before_an_error(here, capsys, monkeypatc
     """A missing package, a wrong option: nothing is compiled, so nothing is announced."""
     monkeypatch.setitem(sys.modules, "distributed", None)
     importlib.import_module("spectrograd.kernels.jit")
-    monkeypatch.setattr(FirstCompilation, "told", set())
+    monkeypatch.setattr(FirstCompilation, "announced", set())
     assert main(["cluster", "graph.csv", "-k", "4", "--engine", "dask:2"]) == 2
     shown = capsys.readouterr().err
     assert "compiling" not in shown
