@@ -183,7 +183,8 @@ def test_the_compiled_path(name):
         points, _ = make_gaussian_mixture(5000, 3, random_state=0)
         operator = laplacian(knn_graph(points))
     expected = run(operator, "eigen", 3).last.objective
-    assert run(operator, name, 3, tol=1e-6).last.objective == pytest.approx(expected, abs=1e-7)
+    # Ritz values of a float32 basis have a rounding error of 1.2e-7 each
+    assert run(operator, name, 3, tol=1e-6).last.objective == pytest.approx(expected, abs=3e-7)
 
 
 def test_single_precision_changes_to_double_when_it_must():
