@@ -43,7 +43,7 @@ def gram(
         return _upper(left, right) if symmetric else np.asarray(left.T @ right)
 
     total = np.zeros((U.shape[1], V.shape[1]))
-    for part in _by_chunks(products_of, len(U), max(1, IN_FLIGHT // total.nbytes), threaded):
+    for part in _by_chunks(products_of, len(U), max(1, IN_FLIGHT // max(1, total.nbytes)), threaded):
         total += part
     if symmetric and not square:
         lower = np.tril_indices(len(total), -1)

@@ -170,7 +170,7 @@ def choose_candidate(
 
 
 def compare_information(information: Array, weights: Array) -> Array:
-    """Share of what can be told about the layers that each candidate tells, mean over the layers.
+    """Share of the information about the layers that each candidate reaches, mean over the layers.
 
     Parameters
     ----------

@@ -75,20 +75,6 @@ class LanczosState(RitzState):
     products_before: int = 0
     noise: float = 0.0
 
-    def angle_bound(self, k: int) -> float:
-        """Bound the sine of the angle; from a single vector by the gap after the K-th value for every column.
-
-        The bound holds if nothing was skipped. A single vector finds close eigenvalues one after another: a
-        Ritz vector whose residual exceeds their distances mixes several, and values of the bulk stand for
-        those that are to come. The gap after K is small then, and residuals that are small against it leave
-        nothing close to hide.
-        """
-        basis = self.basis
-        if basis is None or basis.front != 1 or len(self.values) <= k:
-            return super().angle_bound(k)
-        gap = float(self.values[k] - self.residuals[k] - self.values[k - 1])
-        return float(np.linalg.norm(self.residuals[:k])) / gap if gap > 0 else float("inf")
-
     def residuals_of(self, ritz: RitzValues, k: int) -> Array:
         """The residuals of Ritz vectors, each with its part of the noise."""
         return np.asarray(np.hypot(ritz.residuals, self.noise / math.sqrt(k)))
@@ -99,6 +85,7 @@ class LanczosState(RitzState):
         A step gains at least the factor that a Chebyshev polynomial gains per degree between the k-th and the
         next Ritz value.
         """
+        self.is_single_vector = basis.front == 1
         self.ritz = basis.ritz()
         self.values = self.ritz.values
         self.residuals = self.residuals_of(self.ritz, k)

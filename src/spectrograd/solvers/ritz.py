@@ -41,6 +41,7 @@ class RitzState(State):
     residuals: Array = field(default_factory=lambda: np.empty(0))
     n_lost: int = 0  # directions that were lost and replaced by random ones
     leading_at: float = 0.0  # matvecs after which the vectors before a bulk were seen to be good
+    is_single_vector: bool = False  # from one random vector, not from a block
 
     def __deepcopy__(self, memo: dict[int, object]) -> RitzState:
         twin = copy.copy(self)
@@ -53,10 +54,19 @@ class RitzState(State):
 
         The next eigenvalue is at least the first guard's value less its residual, if no eigenvector was
         skipped; infinite where that leaves no gap.
+
+        A single vector finds close eigenvalues one after another: a Ritz vector whose residual exceeds their
+        distances mixes several, and values of the bulk stand for those that are to come. So the gap after K
+        counts for every column then: it is small, and residuals that are small against it leave nothing close
+        to hide.
         """
         if len(self.values) <= k:
             return float("inf")
-        return sine_bound(self.values[:k], self.residuals[:k], float(self.values[k] - self.residuals[k]))
+        beyond = float(self.values[k] - self.residuals[k])
+        if not self.is_single_vector:
+            return sine_bound(self.values[:k], self.residuals[:k], beyond)
+        gap = beyond - float(self.values[k - 1])
+        return float(np.linalg.norm(self.residuals[:k])) / gap if gap > 0 else float("inf")
 
     def in_a_bulk(self, k: int, angle: float, tolerance: float) -> bool:
         """Mutates: whether K cuts through a bulk, and all that can be determined is.
