@@ -1,6 +1,7 @@
 """``python tests/fuzz.py 10000``: the campaigns of test_certificate_never_wrong.py at length, by solver.
 
-One case in five is of :mod:`campaign_large`: long rows, stores, numeric tolerances, ``"auto"`` clusters.
+One case in five is of :mod:`campaign_large`: long rows, stores, numeric tolerances, ``"auto"`` clusters; one
+of :mod:`campaign_kinds`: hundreds of equal eigenvalues, threads, signs, models whose edges change.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 
 import campaign
+import campaign_kinds
 import campaign_large
 
 EVERY = 5
@@ -23,6 +25,11 @@ def _judged(number: int) -> tuple[str, str, str, str]:
         where = "store" if large.stored else "memory"
         size = f"n={large.W.shape[0]} k={'auto' if large.auto else large.k} tol={large.tol} {where}"
         return large.solver, outcome, f"{large.solver} {large.kind} {large.family} {size}", sentence
+    if number % EVERY == 1:
+        outcome, sentence = campaign_kinds.judged(number // EVERY)
+        hard = campaign_kinds.case(number // EVERY)
+        size = f"n={hard.W.shape[0]} k={hard.k} stored={hard.stored} changed={hard.change is not None}"
+        return hard.solver, outcome, f"{hard.solver} {hard.kind} {hard.family} {size}", sentence
     outcome, sentence = campaign.judged(number)
     given = campaign.case(number)
     about = f"{given.solver} {given.kind} {given.family} n={len(given.W)} k={given.k}"

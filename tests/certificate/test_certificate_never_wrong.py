@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import campaign
+import campaign_kinds
 import campaign_large
 import reference
+from spectrograd.certificate import Certificate
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.graph import Graph
 from spectrograd.operators.laplacian import laplacian
@@ -127,6 +130,31 @@ def test_a_case_with_long_rows(number):
     """Hubs, stores, numeric tolerances, numbers of clusters found: ``make fuzz`` has more."""
     outcome, sentence = campaign_large.judged(number)
     assert outcome not in (campaign.WRONG, campaign.CRASHED), sentence
+
+
+@pytest.mark.parametrize("tenth", range(6))
+def test_ten_cases_of_hard_kinds(tenth):
+    """Equal eigenvalues, threads, signs, edges that come later: ``make fuzz`` has more."""
+    ends = {number: campaign_kinds.judged(number) for number in range(10 * tenth, 10 * tenth + 10)}
+    assert not {n: end for n, end in ends.items() if end[0] in (campaign.WRONG, campaign.CRASHED)}
+
+
+def test_hard_kinds_would_be_noticed():
+    """Other vectors, or further eigenvalues below, under a certificate that was good."""
+    number = next(n for n in range(100) if campaign_kinds.judged(n)[0] == campaign.RIGHT)
+    given = campaign_kinds.case(number)
+    n, rng = given.W.shape[0], np.random.default_rng(0)
+    known = np.linalg.eigvalsh(campaign_kinds.standard(given.W, given.kind)[0])
+    zeros = np.zeros(given.k)
+    good = Certificate(zeros, zeros, 0.0, 1.0, 0.01, 0.0, 0, "", True)
+    for certificate in (good, replace(good, complete_below=float(known[-1]) + 1)):
+        model = SimpleNamespace(
+            embedding_=rng.standard_normal((n, given.k)),
+            eigenvalues_=known[: given.k],
+            certificate_=certificate,
+            converged_=True,
+        )
+        assert campaign_kinds.compared(replace(given, change=None), model)[0] == campaign.WRONG
 
 
 def test_the_campaign_would_notice():

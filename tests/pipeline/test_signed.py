@@ -293,6 +293,16 @@ def test_a_store_keeps_signs(model_data, tmp_path, capsys):
         cluster(stored, Settings(n_components=2, seed=0))
 
 
+def test_a_signed_graph_in_memory_is_written_as_a_store(tmp_path):
+    graph, W = signed_graph(30)
+    write_graph(tmp_path / "g.store", graph)
+    layers = MultilayerGraph.from_layers([graph, graph])
+    write_graph(tmp_path / "layers.store", layers)
+    for stored in (open_store(tmp_path / "g.store"), *open_store(tmp_path / "layers.store").layers):
+        assert stored.is_signed
+        assert np.allclose(stored.in_memory().matrix.toarray(), W, rtol=1e-6)
+
+
 def test_the_command_end_to_end(tmp_path, capsys):
     path, out = tmp_path / "votes.csv", tmp_path / "labels.csv"
     path.write_text("src,dst,weight\na,b,1\nb,c,2\nc,a,1\nd,e,1\ne,f,1\nf,d,1\na,d,-1\nb,e,-2\nc,f,-1\n")

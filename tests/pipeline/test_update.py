@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from spectrograd import Graph, GraphError, MultilayerGraph, datasets
+from spectrograd import Graph, GraphError, MultilayerGraph, SpectralClustering, SpectralEmbedding, datasets
 from spectrograd.metrics import largest_principal_angle
 from spectrograd.operators.laplacian import Regularization
 from spectrograd.pipeline import Settings, embed
@@ -132,6 +134,28 @@ def test_a_large_change_is_solved(blocks):
     )
     assert done.result.certificate.converged
     assert done.drift > 0.9
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("settings", [{"solver": "compressive"}, {"solver": "sgd"}, {"time_budget": 1e-9}])
+def test_changes_of_a_model_whose_gap_was_not_measured_are_solved(blocks, settings):
+    model = SpectralClustering(3, random_state=0, **settings).fit(blocks.graph)
+    model.partial_fit(more_edges(blocks, 5))
+    assert model.update_action_ != "kept" or model.converged_
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["random_walk", "symmetric", "unnormalized"])
+def test_changes_of_a_graph_without_a_gap_are_solved(kind):
+    """Triangles that share one node have the same eigenvalue many times: K cuts through it."""
+    blades = np.arange(1, 61, 2)
+    rows, cols = np.append(np.zeros(60, int), blades), np.append(np.arange(1, 61), blades + 1)
+    model = SpectralEmbedding(3, laplacian=kind, drop_first=False, regularization=None, random_state=0)
+    model.fit(Graph.from_edges(rows, cols))
+    model.certificate_ = replace(model.certificate_, gap=0.0)  # whether rounding leaves 1e-17 is chance
+    model.partial_fit(Graph.from_edges([1], [60], n_nodes=61))
+    assert model.update_action_ == "warm start"
+    assert not model.converged_
 
 
 def test_a_piece_that_comes_off_is_a_refit(blocks):

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from spectrograd.graph import Graph, GraphError, GraphWarning, MultilayerGraph
 from spectrograd.graph.node_names import as_plain
+from spectrograd.graph.validation import accept_signs
 from spectrograd.io.convert import dask_frame_to_store, is_dask_frame
 from spectrograd.io.edge_table import MARK, escape_formula, is_formula
 from spectrograd.io.graphml import GRAPHML_SUFFIX, graphml_lines
@@ -163,7 +164,8 @@ def write_graph(
         dask_frame_to_store(Path(path), graph, IngestSettings(force=True, edges=True))
         return
     if suffix == STORE_SUFFIX:
-        ingest(Path(path), GraphSource(graph), IngestSettings(force=True, edges=True))
+        with accept_signs(graph.is_signed):  # they were accepted where the graph was made
+            ingest(Path(path), GraphSource(graph), IngestSettings(force=True, edges=True))
         return
     is_table = suffix in (*_DELIMITERS, PARQUET_SUFFIX)
     if isinstance(graph, MultilayerGraph) and not is_table:

@@ -349,6 +349,8 @@ def _correct_vectors(
     That evidence is in units of the operator, which therefore must not be equilibrated first.
     """
     k = start.shape[1]
+    if not before.gap > 0:  # K cut through equal eigenvalues, or nothing was measured
+        return None
     if not operator.is_streamed:
         return filter_vectors(engine, operator, start, before.gap)
     if (
