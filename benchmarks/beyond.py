@@ -1,6 +1,6 @@
 """Signed graphs, similarities that are never formed, diffusion maps, co-clustering, features beside edges.
 
-`SPECTROGRAD_DATA=FOLDER python -m benchmarks beyond [--write]`. Times are CPU seconds of one thread, so that
+`python -m benchmarks beyond [--write]`. Times are CPU seconds of one thread, so that
 other work on the machine does not count. ``SPECTROGRAD_BEYOND=small`` takes a tenth of the sizes, a part by
 itself is ``python -m benchmarks.beyond signed``. Rivals run in processes of their own, which end after
 ``LIMIT`` CPU seconds or at ``MEMORY`` bytes; those that are not installed are left out, and that is said.
@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from benchmarks.documents import make_documents, reviews_of_clothing
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from spectrograd import (
     DiffusionMap,
     Graph,
@@ -297,9 +296,8 @@ def _scanpy(X: Any) -> tuple[Any, ...]:
 def coclustering() -> str:
     """Documents and words at once, against scikit-learn's class."""
     tables = {"generated": (*make_documents(*DOCUMENTS), DOCUMENTS[-1])}
-    folder = os.environ.get("SPECTROGRAD_DATA")
-    if folder:
-        Z, labels = reviews_of_clothing(Path(folder))
+    if (DATA / "clothing_reviews").is_dir():
+        Z, labels = reviews_of_clothing(DATA)
         tables["`clothing_reviews`"] = (Z, labels, int(labels.max()) + 1)
     rows = []
     for name, (Z, labels, k) in tables.items():
@@ -320,10 +318,9 @@ def coclustering() -> str:
 
 def features() -> str:
     """Co-authors and words: each alone, and both as layers."""
-    folder = os.environ.get("SPECTROGRAD_DATA")
-    if not folder:
-        return "`SPECTROGRAD_DATA` names no folder with coauthor_cs: not measured."
-    place = Path(folder) / "coauthor_cs"
+    place = DATA / "coauthor_cs"
+    if not place.is_dir():
+        return "coauthor_cs is not there: not measured."
     graph = Graph.from_matrix(sp.load_npz(place / "layer_coauthor.npz"))
     words = sp.csr_array(sp.load_npz(place / "view_keywords.npz")).astype(np.float32)
     labels = read_labels(place / "labels.csv.gz", np.arange(graph.n_nodes))

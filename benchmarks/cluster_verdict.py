@@ -1,32 +1,29 @@
 """The cluster verdict: how often "clear" is said of graphs without clusters, and of graphs with known ones.
 
 Constants of the verdict are chosen on the even seeds and on every other real graph (``half=0``), and judged
-on the others (``half=1``). Real graphs are read from the folder of the variable SPECTROGRAD_DATA.
+on the others (``half=1``). Real graphs are read from the data folder.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from spectrograd import Graph, datasets
 from spectrograd.metrics import nmi
 from spectrograd.pipeline import Settings, cluster
 from spectrograd.pipeline.cluster_verdict import CLEAR, NONE, NOT_JUDGED, WEAK, ClusterVerdict
 from spectrograd.points.knn_graph import knn_graph
 
-REAL = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 N_SEEDS = 8  # of every setting and half
 NUMBERS = (2, 3, 5, 10, 20, 40)  # of clusters asked for
 DEGREES = (2, 3, 4, 6, 10, 20, 50)
@@ -136,7 +133,7 @@ def planted_clusters(half: int) -> Iterator[Case]:
 
 def real_graphs(half: int) -> Iterator[Case]:
     """Every other labelled layer of the folder of real graphs, in the order of their names."""
-    layers = [path for path in sorted(REAL.glob("*/layer_*.npz")) if (path.parent / "labels.csv.gz").exists()]
+    layers = [path for path in sorted(DATA.glob("*/layer_*.npz")) if (path.parent / "labels.csv.gz").exists()]
     layers = [path for path in layers if path.parent.name != "codex_relations"]  # most nodes miss most layers
     for path in layers[half::2]:
         with gzip.open(path.parent / "labels.csv.gz", "rt") as lines:

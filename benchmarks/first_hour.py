@@ -21,12 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cold_start import fit_twice
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from benchmarks.reading import read_whole, write_files
 from spectrograd import SpectralClustering, knn_graph, metrics
 
-# A folder with mnist/view_pixels.npz and mnist/labels.csv.gz; without it the row is left out.
-DATA = Path(os.environ.get("SPECTROGRAD_DATA", "data"))
 EXACT_MOST = 1e9  # products of an exact search that is still affordable here: N^2 p / 1000
 FEW_DIGITS = 21_000  # few enough to be searched exactly as well, beside the lists
 K = 10

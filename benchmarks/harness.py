@@ -8,8 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from statistics import median
 from typing import Any
+
+# Public data, a folder per set; what is not there is left out.
+DATA = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 def best_of(function: Callable[[], Any], repeats: int = 7) -> float:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +18,10 @@ import scipy.sparse as sp
 from sklearn import datasets as known
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.harness import DATA
 from spectrograd import Graph, datasets
 from spectrograd.points.knn_graph import knn_graph
 
-DATA = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 N_NEIGHBOURS = 10
 MAX_POINTS = 6000  # of a larger set of points, so many rows drawn at random
 Labelled = tuple[Graph, Any]

@@ -1,10 +1,9 @@
-"""Sets of layers with known classes: those in the folder ``SPECTROGRAD_DATA``, and generated ones."""
+"""Sets of layers with known classes: public ones, and generated ones."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import layer_families
+from benchmarks.harness import DATA
 from benchmarks.layer_weights import LayerSet
 from spectrograd import MultilayerGraph, datasets
 from spectrograd.points.knn_graph import knn_graph
@@ -33,12 +33,6 @@ class LabelledLayers:
     def n_clusters(self) -> int:
         """Number of known classes."""
         return len(np.unique(self.classes[self.classes >= 0]))
-
-
-def data_folder() -> Path | None:
-    """Where the real sets are; None where the environment does not say."""
-    named = os.environ.get("SPECTROGRAD_DATA")
-    return Path(named) if named else None
 
 
 def _classes(folder: Path) -> Array:
@@ -142,8 +136,7 @@ GENERATED: Mapping[str, Callable[[], LabelledLayers]] = {
 
 def names() -> list[str]:
     """Every set that can be made here."""
-    folder = data_folder()
-    real = [name for name, (kind, _) in REAL.items() if folder is not None and (folder / kind).is_dir()]
+    real = [name for name, (kind, _) in REAL.items() if (DATA / kind).is_dir()]
     return [*real, *GENERATED]
 
 
@@ -152,7 +145,5 @@ def load(name: str) -> LabelledLayers:
     if name in GENERATED:
         drawn = GENERATED[name]()
         return LabelledLayers(name, drawn.graph, drawn.classes)
-    folder = data_folder()
-    assert folder is not None
     kind, read = REAL[name]
-    return LabelledLayers(name, read(folder / kind), _classes(folder / kind))
+    return LabelledLayers(name, read(DATA / kind), _classes(DATA / kind))

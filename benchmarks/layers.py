@@ -1,6 +1,6 @@
 """Layers: every aggregation and the default against peers, on labelled sets; half choose, half judge.
 
-SPECTROGRAD_DATA=FOLDER python -m benchmarks layers [--write]
+python -m benchmarks layers [--write]
 
 Peers in other environments (mvlearn, graspologic, leidenalg, Infomap) run in the interpreter that the
 environment variable ``SPECTROGRAD_PEERS`` names; without it they are left out.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from spectrograd import Graph, datasets, knn_graph
 from spectrograd.pipeline import Settings
 from spectrograd.pipeline.compare import compare
 
-DATA = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[2] / "shared" / "data"))
 BUDGET = 3.0
 COLUMNS = ("solver", "seconds", "passes", "objective", "angle", "NMI", "ARI", "converged", "remark")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from spectrograd import MultilayerGraph, MultilayerSpectralClustering, datasets, metrics
 from spectrograd.aggregation import REGISTRY
 from spectrograd.pipeline.layer_weights import shuffled
 
-MFEAT = Path(__file__).parents[2] / "shared" / "data" / "mfeat"
+MFEAT = DATA / "mfeat"
 
 
 def mfeat() -> str:

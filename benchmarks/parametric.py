@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from benchmarks.first_hour import DATA, _mnist
-from benchmarks.harness import table
+from benchmarks.first_hour import _mnist
+from benchmarks.harness import DATA, table
 from spectrograd import SpectralEmbedding, metrics
 from spectrograd.graph import Graph
 from spectrograd.labels import assign

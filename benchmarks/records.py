@@ -1,8 +1,8 @@
 """Records of the measured blocks: when each was taken, and on what code; ``python -m benchmarks --records``.
 
 ``measured/records.json`` holds, per block, the day and a hash of every package that its suite speaks of and
-of the suite itself. A block is stale where one of them is another today. Comments, docstrings and empty
-lines do not count.
+of the suite itself. A block is stale where one of them is another today, and where a page has a place for it
+and it was never measured. Comments, docstrings and empty lines do not count.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 
-from benchmarks.blocks import ROOT, STORE, stored_blocks
+from benchmarks.blocks import ROOT, STORE, places
 from benchmarks.harness import table
-from benchmarks.suites import LARGE, SUITES, Suite
+from benchmarks.suites import LARGE, SUITES, Suite, suite_of
 
 RECORDS = STORE / "records.json"
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -29,11 +29,6 @@ class Record:
 
     date: str
     code: dict[str, str]
-
-
-def suite_of() -> dict[str, Suite]:
-    """The suite of every block that there may be."""
-    return {block: suite for suite in (*SUITES, *LARGE) for block in suite.block_names}
 
 
 def code_lines(source: str) -> str:
@@ -96,22 +91,23 @@ def changed_since(block: str) -> list[str]:
 
 
 def stale_suites() -> list[Suite]:
-    """Suites with a block on a page that is older than its code, cheap ones first."""
-    stale = {block for block in stored_blocks() if changed_since(block)}
+    """Suites with a block on a page that is older than its code or was never taken, cheap ones first."""
+    stale = {block for block in places() if changed_since(block)}
     return [suite for suite in SUITES if stale.intersection(suite.block_names)]
 
 
 def overview() -> str:
     """Every suite with a block on a page: how long it takes, when it was run, what has changed since."""
     records = read_records()
-    stored = set(stored_blocks())
+    shown = places()
     rows = []
     for suite in (*SUITES, *LARGE):
-        blocks = [name for name in suite.block_names if name in stored]
+        blocks = [name for name in suite.block_names if name in shown]
         if blocks:
             days = sorted({records[name].date for name in blocks if name in records})
             changed = {code for name in blocks for code in changed_since(name)}
             of_it = [code for code in present_code(suite) if code in changed]
             cell = "all of it" if len(of_it) == len(present_code(suite)) else ", ".join(of_it) or "nothing"
-            rows.append((", ".join(blocks), f"`{suite.command}`", f"{suite.minutes:g}", days[0], cell))
+            day = days[0] if days else "never"
+            rows.append((", ".join(blocks), f"`{suite.command}`", f"{suite.minutes:g}", day, cell))
     return table(("blocks", "command", "minutes", "taken on", "code changed since"), rows)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.harness import table
+from benchmarks.harness import DATA, table
 from benchmarks.shootout.entrants import eigsh_largest, trace
-from benchmarks.shootout.graphs import REAL, labels_of_file
+from benchmarks.shootout.graphs import labels_of_file
 from spectrograd import Graph, datasets, metrics
 from spectrograd.labels.kmeans import unit_rows
 from spectrograd.pipeline import cluster, embed
@@ -73,7 +73,7 @@ def graphs() -> Iterator[tuple[str, sp.csr_array, Any, int]]:
     data = datasets.make_block_model(100, 3, random_state=0)
     yield "block model", data.graph.matrix, data.labels, 3
     for name, layer, k in LAYERS:
-        folder = REAL / name
+        folder = DATA / name
         files = sorted(folder.glob(f"{layer or 'layer_'}*.npz"))
         if files:
             matrix = sp.csr_array(sp.load_npz(files[0]).astype(np.float64))
@@ -82,11 +82,11 @@ def graphs() -> Iterator[tuple[str, sp.csr_array, Any, int]]:
 
     digits = load_digits()
     yield "digits", *_largest(knn_graph(digits.data, 10).matrix, digits.target), 10
-    if (REAL / "mfeat").is_dir():
-        points = np.load(REAL / "mfeat" / "view_fou.npz")["X"].astype(np.float64)
+    if (DATA / "mfeat").is_dir():
+        points = np.load(DATA / "mfeat" / "view_fou.npz")["X"].astype(np.float64)
         yield (
             "mfeat",
-            *_largest(knn_graph(points, 10).matrix, labels_of_file(REAL / "mfeat" / "labels.csv.gz")),
+            *_largest(knn_graph(points, 10).matrix, labels_of_file(DATA / "mfeat" / "labels.csv.gz")),
             10,
         )
     data = datasets.make_block_model(5000, 8, random_state=0)

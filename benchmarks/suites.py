@@ -94,10 +94,11 @@ SUITES = (
     Suite("paper_studies", 20, (*SOLVING, "paper"), ("paper-seeds", "paper-ablation", "paper-scale")),
     Suite("cluster_verdict", 60, (*POINTS, "aggregation")),
     Suite("labels", 60, POINTS),
-    Suite("public", 60, POINTS),
+    Suite("public", 60, POINTS, ("public", "public-predicted")),
     Suite("campaigns", 60, (*LAYERS, "io", "serialization", "store")),
     Suite("growth", 20, POINTS),
     Suite("shootout", 60, POINTS, ("shootout", "shootout-short")),
+    Suite("graph_challenge", 40, (*CLUSTERING, "datasets")),
 )
 # not run by ``python -m benchmarks``: they want a folder, and the second one 50 GB of disk
 LARGE = tuple(
@@ -107,3 +108,8 @@ LARGE = tuple(
         ("billion", 60, "FOLDER --nodes 2e7 --edges 1e9 -k 10 --memory-limit 6GB"),
     )
 )
+
+
+def suite_of() -> dict[str, Suite]:
+    """The suite of every block that there may be."""
+    return {block: suite for suite in (*SUITES, *LARGE) for block in suite.block_names}

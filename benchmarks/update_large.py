@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import spectrograd
-from benchmarks.first_hour import DATA, _mnist
-from benchmarks.harness import table, timed
+from benchmarks.first_hour import _mnist
+from benchmarks.harness import DATA, table, timed
 from spectrograd import Graph, SpectralClustering, datasets, metrics
 from spectrograd.labels.matching import align_labels
 from spectrograd.pipeline.memory_estimate import streamed_bytes
@@ -24,7 +24,7 @@ MILLION = 1_000_000
 
 def new_points() -> str:
     """10,000 digits placed by a model of the others, against a fit of all of them."""
-    points = np.asarray(_mnist(Path(DATA) / "mnist").points)
+    points = np.asarray(_mnist(DATA / "mnist").points)
     old, new = points[:N_FITTED], points[N_FITTED:]
     SpectralClustering(10, random_state=0).fit(points[:21_000]).predict(new[:10])  # compiles
     model = SpectralClustering(10, random_state=0).fit(old)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.shootout.graphs import REAL, labels_of_file
+from benchmarks.harness import DATA
+from benchmarks.shootout.graphs import labels_of_file
 from spectrograd import datasets
 from spectrograd.points.knn_graph import knn_graph
 
@@ -57,11 +58,11 @@ LAYERS = {"three_sources": 6, "bbcsport": 5, "wikipedia_articles": 10, "leaves_1
 def cases(quick: bool = False) -> Iterator[Case]:
     """Every case whose data is here."""
     for (name, part), ks in SINGLE.items():
-        if (REAL / name / f"{part}.npz").exists():
+        if (DATA / name / f"{part}.npz").exists():
             build = partial(read_layer, name, part)
             yield Case("embedding", name, ks[:2] if quick else ks, build)
             yield Case("labels", name, ks[:1], build)
-    if (REAL / "mnist").is_dir():
+    if (DATA / "mnist").is_dir():
         for n in (10_000,) if quick else (10_000, 70_000):
             build = partial(_neighbours_of, partial(_mnist, n))
             yield Case("embedding", f"mnist {n:,} k-NN", (10, 32), build)
@@ -88,10 +89,10 @@ def _small_cases() -> Iterator[Case]:
     for n, k in ((100, 4), (1_000, 5), (5_000, 8)):
         named.append((f"block model {n:,}", (k,), partial(_blocks, n, k, 12, None)))
     for (name, part), ks in SMALL.items():
-        if (REAL / name / f"{part}.npz").exists():
+        if (DATA / name / f"{part}.npz").exists():
             named.append((name, ks, partial(read_layer, name, part)))
     named.append(("digits k-NN", (10, 32), partial(_neighbours_of, _digits)))
-    if (REAL / "mfeat").is_dir():
+    if (DATA / "mfeat").is_dir():
         named.append(("mfeat kar k-NN", (10,), partial(_neighbours_of, partial(_view, "mfeat", "kar"))))
     for name, ks, build in named:
         yield Case("small", name, ks, build)
@@ -100,10 +101,10 @@ def _small_cases() -> Iterator[Case]:
 
 def _layer_cases() -> Iterator[Case]:
     for name, k in LAYERS.items():
-        if (REAL / name).is_dir():
-            parts = sorted(path.stem for path in (REAL / name).glob("layer_*.npz"))
+        if (DATA / name).is_dir():
+            parts = sorted(path.stem for path in (DATA / name).glob("layer_*.npz"))
             yield Case("layers", name, (k,), partial(_layers_of, name, tuple(parts)))
-    if (REAL / "mfeat").is_dir():
+    if (DATA / "mfeat").is_dir():
         yield Case("layers", "mfeat six views", (10,), _mfeat_layers)
     yield Case("layers", "three planar layers", (5,), _made_layers)
 
@@ -113,9 +114,9 @@ def _point_cases() -> Iterator[Case]:
     yield Case("points", "breast cancer", (2,), partial(_scikit_set, "load_breast_cancer"))
     yield Case("points", "two moons 5,000", (2,), _moons)
     yield Case("points", "20,000 points in 16 dimensions", (8,), _mixture)
-    if (REAL / "mfeat").is_dir():
+    if (DATA / "mfeat").is_dir():
         yield Case("points", "mfeat fac", (10,), partial(_view, "mfeat", "fac"))
-    if (REAL / "mnist").is_dir():
+    if (DATA / "mnist").is_dir():
         yield Case("points", "mnist 10,000", (10,), partial(_mnist, 10_000))
 
 
@@ -127,8 +128,8 @@ def read_layer(name: str, part: str) -> tuple[sp.csr_array, Any]:
 
     Peers cannot treat several components, and their degrees divide.
     """
-    matrix = sp.csr_array(sp.load_npz(REAL / name / f"{part}.npz").astype(np.float64))
-    labels = labels_of_file(REAL / name / "labels.csv.gz")
+    matrix = sp.csr_array(sp.load_npz(DATA / name / f"{part}.npz").astype(np.float64))
+    labels = labels_of_file(DATA / name / "labels.csv.gz")
     return largest_component(matrix, labels)
 
 
@@ -153,8 +154,8 @@ def _blocks(n: int, k: int, degree: float, exponent: float | None) -> tuple[sp.c
 
 
 def _layers_of(name: str, parts: tuple[str, ...]) -> tuple[list[sp.csr_array], Any]:
-    matrices = [sp.csr_array(sp.load_npz(REAL / name / f"{part}.npz").astype(np.float64)) for part in parts]
-    return matrices, labels_of_file(REAL / name / "labels.csv.gz")
+    matrices = [sp.csr_array(sp.load_npz(DATA / name / f"{part}.npz").astype(np.float64)) for part in parts]
+    return matrices, labels_of_file(DATA / name / "labels.csv.gz")
 
 
 def _mfeat_layers() -> tuple[list[sp.csr_array], Any]:
@@ -168,14 +169,14 @@ def _made_layers() -> tuple[list[sp.csr_array], Any]:
 
 
 def _view(name: str, view: str) -> tuple[Any, Any]:
-    points = np.load(REAL / name / f"view_{view}.npz")["X"].astype(np.float64)
+    points = np.load(DATA / name / f"view_{view}.npz")["X"].astype(np.float64)
     scale = np.maximum(points.std(axis=0), 1e-9)
-    return (points - points.mean(axis=0)) / scale, labels_of_file(REAL / name / "labels.csv.gz")
+    return (points - points.mean(axis=0)) / scale, labels_of_file(DATA / name / "labels.csv.gz")
 
 
 def _mnist(n: int) -> tuple[Any, Any]:
-    points = np.load(REAL / "mnist" / "view_pixels.npz")["X"][:n].astype(np.float32)
-    labels = labels_of_file(REAL / "mnist" / "labels.csv.gz")
+    points = np.load(DATA / "mnist" / "view_pixels.npz")["X"][:n].astype(np.float32)
+    labels = labels_of_file(DATA / "mnist" / "labels.csv.gz")
     return points, labels[:n]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.harness import DATA
 from spectrograd import datasets
 from spectrograd.points.knn_graph import knn_graph
-
-REAL = Path(os.environ.get("SPECTROGRAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,10 @@ def cases() -> Iterator[Case]:
         ("road_ny", 8, "layer_road"),
         ("luxembourg_osm", 8, "layer_road"),
     ):
-        if (REAL / name).is_dir():
+        if (DATA / name).is_dir():
             yield Case(name, k, lambda n=name, v=view: _real(n, v), "real")
         else:
-            print(f"{name}: skipped, no {REAL / name} (set SPECTROGRAD_DATA)", flush=True)
+            print(f"{name}: skipped, no {DATA / name} (set SPECTROGRAD_DATA)", flush=True)
 
 
 def _mixture(n_nodes: int) -> tuple[sp.csr_array, Any]:
@@ -74,13 +72,13 @@ def _layers(n_nodes: int) -> tuple[sp.csr_array, Any]:
 
 
 def _real(name: str, part: str) -> tuple[sp.csr_array, Any]:
-    labels = labels_of_file(REAL / name / "labels.csv.gz")
+    labels = labels_of_file(DATA / name / "labels.csv.gz")
     if part.startswith("layer"):
-        matrix = sp.csr_array(sp.load_npz(REAL / name / f"{part}.npz").astype(np.float64))
+        matrix = sp.csr_array(sp.load_npz(DATA / name / f"{part}.npz").astype(np.float64))
         linked = np.asarray(matrix.sum(axis=0)).ravel() > 0  # peers divide by the degree
         matrix, labels = matrix[linked][:, linked], None if labels is None else labels[linked]
     else:
-        points = np.load(REAL / name / f"{part}.npz")["X"].astype(np.float32)
+        points = np.load(DATA / name / f"{part}.npz")["X"].astype(np.float32)
         matrix = knn_graph(points, 10).matrix
     return matrix, labels
 

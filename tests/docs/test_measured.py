@@ -10,20 +10,35 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.blocks import ROOT, pages, shown_blocks, stored_blocks
-from benchmarks.records import changed_since, code_lines, read_records, suite_of
-from benchmarks.suites import LARGE, SUITES
+from benchmarks.blocks import ROOT, known_blocks, pages, places, shown_blocks, stored_blocks
+from benchmarks.records import changed_since, code_lines, overview, read_records, stale_suites
+from benchmarks.suites import LARGE, SUITES, suite_of
 
 SHOWN = [(page, name) for page in pages() for name in shown_blocks(page)]
 
 
 @pytest.mark.parametrize(("page", "name"), SHOWN, ids=lambda value: getattr(value, "name", value))
 def test_a_page_shows_what_was_stored(page, name):
-    assert shown_blocks(page)[name] == stored_blocks()[name], "run: python -m benchmarks NAME --write"
+    assert shown_blocks(page)[name] == known_blocks()[name], "run: python -m benchmarks NAME --write"
 
 
 def test_every_stored_block_is_shown():
-    assert set(stored_blocks()) == {name for _, name in SHOWN}
+    assert set(stored_blocks()) <= places()
+
+
+@pytest.mark.parametrize("suite", [*SUITES, *LARGE], ids=lambda suite: suite.name)
+def test_every_block_of_a_suite_has_a_place(suite):
+    assert set(suite.block_names) <= places()
+
+
+def test_records_name_every_suite():
+    text = overview()
+    assert all(f"`{suite.command}`" in text for suite in (*SUITES, *LARGE))
+
+
+def test_what_was_never_measured_is_stale():
+    stale = (*stale_suites(), *LARGE)
+    assert all(suite_of()[name] in stale for name in places() - set(stored_blocks()))
 
 
 @pytest.mark.parametrize("name", sorted(stored_blocks()))

@@ -301,8 +301,8 @@ def _mixture_points(labels: Array, n_features: int, separation: float, rng: np.r
 
 # --- Graphs like those of the GraphChallenge's streaming-partition task (static), with known blocks.
 
-# The challenge (Kao et al., Streaming graph challenge: stochastic block partition, 2017) has N^0.35 blocks of
-# Dirichlet sizes and power-law degrees from 10 on with exponent 2.5; the other numbers are our choice.
+# The numbers of the challenge's own generator (Kao et al., Streaming graph challenge: stochastic block
+# partition, 2017): N^0.35 blocks of Dirichlet sizes, in- and out-degrees by one power law.
 BLOCK_EXPONENT = 0.35
 EVENNESS = 10.0
 LEAST_DEGREE = 10
@@ -316,6 +316,7 @@ def make_partition_graph(
     n_clusters: int | None = None,
     *,
     ratio: float = INSIDE_OVER_OUTSIDE,
+    evenness: float = EVENNESS,
     random_state: Seed = None,
 ) -> LabelledGraph:
     """Draw a degree-corrected block model with uneven blocks and power-law degrees.
@@ -328,14 +329,16 @@ def make_partition_graph(
         Blocks; None is ``N^0.35``, as in the challenge (32 of 20,000 nodes).
     ratio
         Edge ends that stay in their block over those that leave it (5: easy; 2 to 3: the hard ones).
+    evenness
+        Parameter of the symmetric Dirichlet distribution of block sizes (10: low variation; 10 / 3: high).
     random_state
         Seed or numpy Generator.
 
     Notes
     -----
-    Block sizes are a symmetric Dirichlet draw with parameter 10, degrees a power law with exponent 2.5
-    between 10 and 100, mean about 21. Edges that are drawn twice count once and loops are dropped, so that
-    the largest degrees end a little below what was drawn.
+    A node has the sum of two degrees (the challenge's graphs are directed), each by a power law with exponent
+    2.5 between 10 and 100, mean about 42; less where blocks have fewer than 100 nodes. Edges that are drawn
+    twice count once and loops are dropped, so that the largest degrees end a little below what was drawn.
 
     Examples
     --------
@@ -348,13 +351,16 @@ def make_partition_graph(
         raise ValueError(
             f"n_clusters is {k}; with {n_nodes} nodes it must be in 1..{n_nodes // LEAST_DEGREE}"
         )
-    if not ratio > 0:
-        raise ValueError(f"ratio is {ratio}; expected a positive number")
+    for name, value in (("ratio", ratio), ("evenness", evenness)):
+        if not value > 0:
+            raise ValueError(f"{name} is {value}; expected a positive number")
     rng = np.random.default_rng(random_state)
-    sizes = np.maximum(LEAST_DEGREE, rng.dirichlet(np.full(k, EVENNESS)) * n_nodes)
+    sizes = np.maximum(LEAST_DEGREE, rng.dirichlet(np.full(k, evenness)) * n_nodes)
     labels = rng.permutation(np.searchsorted(np.cumsum(sizes) / sizes.sum(), rng.random(n_nodes)))
     _, labels = np.unique(labels, return_inverse=True)  # a block that got nobody is none
-    stubs = rng.permutation(np.repeat(np.arange(n_nodes, dtype=np.int32), _degrees(n_nodes, rng)))
+    stubs = rng.permutation(
+        np.repeat(np.arange(n_nodes, dtype=np.int32), _degrees(n_nodes, n_nodes // k, rng))
+    )
     n_inside = round(len(stubs) * ratio / (1 + ratio))
     inside = stubs[:n_inside]
     inside = inside[np.argsort(labels[inside], kind="stable")]  # neighbours in this list share their block
@@ -369,11 +375,12 @@ def make_partition_graph(
     return LabelledGraph(graph, labels)
 
 
-def _degrees(n_nodes: int, rng: np.random.Generator) -> np.ndarray:
-    """Power law between the least and the largest degree."""
-    degrees = np.arange(LEAST_DEGREE, LARGEST_DEGREE + 1)
+def _degrees(n_nodes: int, block_size: int, rng: np.random.Generator) -> np.ndarray:
+    """In- and out-degrees together, each by a power law that fits into a block."""
+    least = max(1, min(LEAST_DEGREE, block_size // 4))
+    degrees = np.arange(least, min(LARGEST_DEGREE, block_size) + 1)
     chances = degrees**-DEGREE_EXPONENT
-    return rng.choice(degrees, n_nodes, p=chances / chances.sum())
+    return np.asarray(rng.choice(degrees, (2, n_nodes), p=chances / chances.sum()).sum(axis=0))
 
 
 def _paired(stubs: np.ndarray) -> np.ndarray:
