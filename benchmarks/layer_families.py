@@ -183,6 +183,12 @@ FAMILIES: Mapping[str, Draw] = {
         lambda y, r: [_blocks(_coarser(y, (y.max() + 1) // 2, r), 14, 0.35, r) for _ in range(3)],
     ),
     "weak alike": _drawn(1_200, (3, 6), lambda y, r: [_blocks(y, 12, 0.62, r) for _ in range(4)]),
+    # Points that hardly know the classes: their neighbours are clustered wherever one cuts.
+    "network beside points": _drawn(
+        1_200,
+        (3, 8),
+        lambda y, r: [_blocks(y, 10, r.uniform(0.3, 0.5), r), _view(y, r.uniform(0.2, 1.2), r)],
+    ),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import networkx
 import numpy as np
 import pandas as pd
@@ -12,13 +14,15 @@ import spectrograd
 from spectrograd import (
     Graph,
     GraphError,
+    MultilayerGraph,
     MultilayerSpectralClustering,
     SpectralClustering,
     SpectralEmbedding,
     datasets,
     metrics,
 )
-from spectrograd.pipeline import solve
+from spectrograd.aggregation import Layers, layer_operators
+from spectrograd.pipeline import Settings, cluster, solve
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +99,50 @@ def test_points_are_added():
 
 def test_layers_follow():
     layers = datasets.make_multilayer_gmm(300, 2, 3, random_state=0).graph
-    # "auto" would choose anew: a layer that does not know the new node cannot stand alone
-    model = MultilayerSpectralClustering(3, aggregation="projection", random_state=0).fit(layers)
+    model = MultilayerSpectralClustering(3, random_state=0).fit(layers)
     before = model.labels_
+    chosen = model.aggregation_
     name = layers.layer_names[0]
     model.partial_fit(pd.DataFrame({"src": [300, 300], "dst": [0, 1], "layer": [name, name]}))
     assert model.labels_.shape == (301,)
     assert (model.labels_[:300] == before).mean() > 0.8
+    assert model.aggregation_ == chosen
+    assert model.aggregation_reason_.startswith("as at the last fit (")
+
+
+def test_an_aggregation_that_was_chosen_is_kept_by_a_loaded_model(tmp_path):
+    data = datasets.make_multilayer_gmm(300, 2, 3, random_state=0)
+    layers = data.graph
+    model = MultilayerSpectralClustering(3, random_state=0).fit(layers)
+    model.save(tmp_path / "model")
+    rng = np.random.default_rng(0)
+    edges = rng.integers(300, size=(2, 1500))
+    edges = edges[:, edges[0] < edges[1]]
+    change = pd.DataFrame({"src": edges[0], "dst": edges[1], "layer": layers.layer_names[1]})
+    loaded = spectrograd.load(tmp_path / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.partial_fit(change)
+        loaded.partial_fit(change)
+    np.testing.assert_array_equal(loaded.labels_, model.labels_)
+    assert loaded.aggregation_reason_ == model.aggregation_reason_
+    np.testing.assert_array_equal(loaded.layer_weights_, model.layer_weights_)
+
+
+def test_a_choice_of_an_aggregation_that_has_lost_its_evidence_is_said():
+    """Some nodes, or all of them, swap their places in both layers: the clusters say nothing about them."""
+    data = datasets.make_multilayer_gmm(300, 2, 3, random_state=0)
+    graph = data.graph
+    result = cluster(graph, Settings(n_components=3, seed=0))
+    chosen = result.merged.chosen
+    assert chosen.doubt(result.merged.inputs, result.labels) == ""
+    order = np.random.default_rng(0).permutation(300)
+    for n_moved, doubtful in ((3, False), (300, True)):
+        moved = np.arange(300)
+        moved[:n_moved] = moved[:n_moved][np.argsort(order[:n_moved])]
+        layers = [layer.matrix[moved][:, moved] for layer in graph.layers]
+        inputs = Layers(layer_operators(MultilayerGraph.from_layers(layers), "symmetric"), np.ones(2))
+        assert bool(chosen.doubt(inputs, result.labels)) == doubtful
 
 
 def test_a_loaded_model_goes_on(blocks, tmp_path):

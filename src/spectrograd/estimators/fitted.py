@@ -188,6 +188,7 @@ def _layer_attributes(merged: Merged) -> dict[str, object]:
     """What estimators of several layers tell of each layer."""
     return {
         "_merged": merged,
+        "_aggregation_choice": merged.chosen,
         "aggregation_": merged.chosen.aggregation,
         "aggregation_reason_": merged.chosen.reason,
         "layer_names_": merged.layer_names,

@@ -13,6 +13,7 @@ from spectrograd.estimators.base import Clusterer, Embedder, Spectral
 from spectrograd.estimators.inputs import as_layers
 from spectrograd.estimators.parameter_docs import document_parameters
 from spectrograd.estimators.settings import make_settings
+from spectrograd.pipeline.aggregation_choice import AggregationChoice
 from spectrograd.pipeline.layer_labels import cluster_layers, layer_agreement
 from spectrograd.pipeline.layer_weights import LayerScores
 from spectrograd.pipeline.merge import Merged
@@ -36,6 +37,7 @@ class Layered(Spectral):
     layer_certificates_: list[Certificate] = field(init=False)
     layer_distances_: Array | None = field(init=False)
     _merged: Merged = field(init=False)
+    _aggregation_choice: AggregationChoice = field(init=False)
     _read = staticmethod(as_layers)
 
     @property

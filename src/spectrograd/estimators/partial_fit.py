@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from spectrograd.aggregation import AUTO
 from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.estimators.affinity_rows import KernelRows, PointRows, QueryAffinity
 from spectrograd.estimators.fitted import PreviousFit, set_result_attributes, warn_unless_converged
@@ -22,6 +23,7 @@ from spectrograd.io import graph_of
 from spectrograd.labels.assign import Clustering
 from spectrograd.labels.nearest_cluster import follow_clusters
 from spectrograd.operators.laplacian import is_signed_kind
+from spectrograd.pipeline.aggregation_choice import AggregationChoice
 from spectrograd.pipeline.edge_changes import (
     EdgeChanges,
     changed_graph,
@@ -115,15 +117,27 @@ def _follow(model: Spectral, changed: Changed) -> Result:
         n_clusters=getattr(model, "n_clusters_", None),
     )
     context = replace(make_context(model), checkpoint=None)  # a folder belongs to the graph of the fit
-    # 1. what outlives the change: regularisation, gap, a bound on the rest of the spectrum
+    # 1. what outlives the change: aggregation, regularisation, gap, a bound on the rest of the spectrum
+    chosen = _kept_choice(model)
+    if chosen is not None:
+        settings = chosen.as_settings(settings, len(graph.layers))
     before = Before(model.regularization_, model.certificate_.gap, complement_bound)
     context = context.start_clock(settings, labels=hasattr(model, "labels_"))
     # 2. correct, solve from the old vectors, or solve anew
     done = update(graph, _start(model, graph, rows), settings, context, before)
+    if chosen is not None and done.result.merged is not None:
+        merged = replace(done.result.merged, chosen=chosen)
+        done = replace(done, result=replace(done.result, merged=merged))
     # 3. fitted attributes
     result = _set_update_attributes(model, graph, done, settings, context, makers)
     model._last_change = digest
     return result
+
+
+def _kept_choice(model: Spectral) -> AggregationChoice | None:
+    """The aggregation that ``"auto"`` chose at the fit, which a change of the graph does not undo."""
+    chosen: AggregationChoice | None = getattr(model, "_aggregation_choice", None)
+    return chosen.kept() if chosen is not None and getattr(model, "aggregation", "") == AUTO else None
 
 
 def _change(model: Spectral, X: object, remove: object, mode: Any, new_nodes: Any) -> Changed:
@@ -216,12 +230,20 @@ def _set_update_attributes(
     model._gap_at_fit = gap_at_fit
     model.drift_ = done.drift
     model.update_action_ = done.action
-    model.refit_reason_ = refit_reason(result, gap_at_fit, done.drift)
+    model.refit_reason_ = refit_reason(result, gap_at_fit, done.drift) or _doubt_of_aggregation(result)
     model.refit_advised_ = bool(model.refit_reason_)
     if result.interrupted:
         raise KeyboardInterrupt
     warn_unless_converged(result, settings)
     return result if previous.labels is None else replace(result, labels=model.labels_)
+
+
+def _doubt_of_aggregation(result: Result) -> str:
+    """Why an aggregation that was chosen by evidence should be chosen anew; empty where not."""
+    merged = result.merged
+    if merged is None or merged.inputs is None or result.labels is None:
+        return ""
+    return merged.chosen.doubt(merged.inputs, result.labels[result.rows])
 
 
 def _safe_gap(model: Spectral) -> float:

@@ -12,7 +12,7 @@ tells about it, and the mean over the layers decides. A random layer hardly adds
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -45,6 +45,9 @@ MAX_STEPS = 20  # of that descent
 # Relative information, in root nats, below which a layer counts less than others: random layers of degree 10
 # reach .03 to .2 by the partition that fits them best, layers with clusters .3 to 1.3.
 MIN_INFORMATION = 0.2
+# Share of the information by which clusters may fall behind the next best candidate of the last fit before
+# a refit is advised: some labels move with every change.
+MAX_EVIDENCE_LOSS = 0.1
 
 Criterion = Callable[[Array], Array]  # of labels: the relative information about each layer
 
@@ -93,10 +96,13 @@ class AggregationChoice:
     reason
         One sentence.
     information
-        Share of the relative information that every candidate reaches (:func:`compare_information`), by
+        Share of the relative information that every candidate reaches (:func:`information_scales`), by
         name; empty where nothing was compared.
     layer
         The number of the layer that was chosen alone, or None.
+    scales
+        What each layer's relative information is multiplied by to count as a share; empty where nothing was
+        compared.
     """
 
     aggregation: str
@@ -104,6 +110,41 @@ class AggregationChoice:
     params: Mapping[str, object] = field(default_factory=dict)
     information: Mapping[str, float] = field(default_factory=dict)
     layer: int | None = None
+    scales: tuple[float, ...] = ()
+
+    def kept(self) -> AggregationChoice:
+        """The same after the graph has changed."""
+        again = "as at the last fit"
+        reason = self.reason if self.reason.startswith(again) else f"{again} ({self.reason})"
+        return replace(self, reason=reason)
+
+    def as_settings(self, settings: Settings, n_layers: int) -> Settings:
+        """Settings that ask for this aggregation by name; one layer alone has all the weight."""
+        weights = settings.layer_weights
+        if self.layer is not None:
+            weights = tuple(np.eye(n_layers)[self.layer].tolist())
+        return replace(
+            settings, aggregation=self.aggregation, aggregation_params=self.params, layer_weights=weights
+        )
+
+    def doubt(self, layers: Layers, labels: Array) -> str:
+        """Why the candidates should be compared anew, now that the graph has changed; empty where not.
+
+        ``labels`` are the present clusters of the layers' rows. At the fit no rival's had more information;
+        one may have now, where they have less than the next best had then.
+        """
+        if len(self.information) < 2 or len(self.scales) != len(layers.operators):
+            return ""
+        now = float(
+            _information_by_layer([operator.graph for operator in layers.sparse], labels) @ self.scales
+        )
+        then, rival = sorted(self.information.values(), reverse=True)[:2]
+        if now >= rival - MAX_EVIDENCE_LOSS * then:
+            return ""
+        return (
+            "the share of what clusters can tell about the layers has fallen since the aggregation was "
+            f"chosen, from {then:.3g} to {now:.3g}: another one may tell more"
+        )
 
     @property
     def sentence(self) -> str:
@@ -160,17 +201,21 @@ def choose_candidate(
         for name, params in _merges(layers, with_edges)
     ]
     candidates += _single_layers(layers, embedded, n_components, settings, criterion)
-    reached = compare_information(np.array([candidate.information for candidate in candidates]), shares)
+    found = np.array([candidate.information for candidate in candidates])
+    scales = information_scales(found, shares)
+    reached = found @ scales
     best = candidates[int(np.argmax(reached))]  # merges come first in a tie
     names = [candidate.name(layer_names) for candidate in candidates]
     information = dict(zip(names, reached.tolist(), strict=True))
     reason = _reason(best.name(layer_names), information)
-    choice = AggregationChoice(best.aggregation, reason, best.params, information, best.layer)
+    choice = AggregationChoice(
+        best.aggregation, reason, best.params, information, best.layer, tuple(scales.tolist())
+    )
     return choice, best
 
 
-def compare_information(information: Array, weights: Array) -> Array:
-    """Share of the information about the layers that each candidate reaches, mean over the layers.
+def information_scales(information: Array, weights: Array) -> Array:
+    """What the information about each layer is multiplied by, so that the sum is the mean share reached.
 
     Parameters
     ----------
@@ -181,11 +226,12 @@ def compare_information(information: Array, weights: Array) -> Array:
     Examples
     --------
     >>> links, neighbours = [0.4, 0.2], [0.9, 1.0]  # of two candidates: the second tells a tenth more of one
-    >>> compare_information(np.array([links, neighbours]).T, np.ones(2)).round(2)  # and half of the other
+    >>> found = np.array([links, neighbours]).T
+    >>> (found @ information_scales(found, np.ones(2))).round(2)  # and half of the other
     array([0.71, 0.58])
     """
     best = np.maximum(information.max(axis=0), 0.0)
-    return np.asarray(information / (best + MIN_INFORMATION) @ (weights / weights.sum()))
+    return np.asarray(weights / weights.sum() / (best + MIN_INFORMATION))
 
 
 def _information_by_layer(graphs: Sequence[Graph], labels: Array) -> Array:

@@ -55,6 +55,7 @@ _CLASSES = {
     "linalg.chebyshev_filter": "Filter",
     "linalg.subspace": "Ritz RitzValues",
     "operators.laplacian": "Regularization",
+    "pipeline.aggregation_choice": "AggregationChoice",
     "pipeline.cluster_verdict": "ClusterVerdict",
     "pipeline.out_of_sample": "Extension LayerRule OutlierScale",
     "pipeline.result": "Attempt CertifiedEmbedding",
