@@ -84,6 +84,38 @@ def test_points_far_out_are_answered_and_known_as_such():
         model.ask(np.stack([points[0], np.full(70, 1e300)]))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float64])
+def test_grey_levels_are_kept_in_single_precision_with_the_same_answers(dtype):
+    grey = np.clip(128 + 20 * mixture(3300, 70), 0, 255).round()
+    points = grey[:3000].astype(dtype)
+    model = known(points)
+    assert model.points.dtype == np.float32
+    offset = 2.0**-40  # no longer a number of single precision
+    double = known(grey[:3000] + offset)
+    assert double.points.dtype == np.float64
+    same_answers(model.ask(grey[3000:]), model.ask(grey[3000:].astype(dtype)))
+    exact = neighbour_graph(points, Wanted(5, search="exact"))[1].ask(grey[3000:])
+    shared = (model.ask(grey[3000:]).weights != 0).multiply(exact.weights != 0).sum()
+    assert shared > 0.93 * 5 * 300
+    halves = grey[3000:] + 0.5
+    np.testing.assert_allclose(model.ask(halves).scale, double.ask(halves + offset).scale, rtol=1e-3)
+
+
+def test_small_integers_are_fitted_and_asked_as_they_are():
+    grey = np.clip(128 + 30 * mixture(600, 12), 0, 255).astype(np.uint8)
+    models = [
+        SpectralClustering(10, affinity="nearest_neighbors", random_state=0).fit(x)
+        for x in (grey, grey.astype(float))
+    ]
+    np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
+    assert models[0].embedding_.dtype == np.float64
+    new = np.clip(grey[:50].astype(int) + 1, 0, 255)
+    answers = [
+        model.predict(x) for model, x in zip(models, (new.astype(np.uint8), new.astype(float)), strict=True)
+    ]
+    np.testing.assert_array_equal(*answers)
+
+
 def test_lists_grow():
     points, new = mixture(3000, 70), mixture(500, 70, seed=1)
     model = known(points[:2500])

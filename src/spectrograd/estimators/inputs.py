@@ -48,6 +48,7 @@ from spectrograd.points.fourier import MAX_KERNEL_POINTS, N_PAIRS, fourier_graph
 from spectrograd.points.knn_graph import neighbour_graph
 from spectrograd.points.mixed_layers import FeatureOptions, mixed_layers
 from spectrograd.points.search import Wanted
+from spectrograd.points.validation import EUCLIDEAN, POINT_TYPES
 from spectrograd.store import open_store
 from spectrograd.system import as_bytes
 
@@ -123,7 +124,8 @@ def _as_graph(model: Spectral, X: Any, columns: Mapping[str, str]) -> FitInput:
         graph = Graph.from_matrix(X)
         maker = MatrixRows.of(X)
     else:
-        X = validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        kinds = point_types(model, affinity)
+        X = validate_data(model, X, accept_sparse="csr", dtype=kinds, ensure_min_samples=2)
         matrix, graph, maker = _affinity(model, affinity, X)
         attributes |= _neighbor_attributes(model, affinity, X)
     attributes["affinity_matrix_"] = matrix
@@ -458,6 +460,12 @@ def _affinity(model: Spectral, affinity: Affinity, X: Any) -> tuple[Any, Graph, 
         return graph.matrix, graph, DistanceRows(n_neighbors_of(model, X), graph.n_nodes)
     kernel = kernel_matrix(model, X)
     return kernel, Graph.from_matrix(without_diagonal(kernel)), KernelRows(X)
+
+
+def point_types(model: Spectral, affinity: Affinity) -> list[type[np.number]]:
+    """Types of points that need no copy: a search by Euclidean distance takes small integers as they are."""
+    searched = affinity == "nearest_neighbors" and model.metric in EUCLIDEAN
+    return list(POINT_TYPES) if searched else [np.float64, np.float32]
 
 
 def without_diagonal(matrix: Any) -> Any:

@@ -20,7 +20,7 @@ from spectrograd.estimators.affinity_rows import (
     QueryAffinity,
     Rows,
 )
-from spectrograd.estimators.inputs import check_matrix, graph_of_table
+from spectrograd.estimators.inputs import check_matrix, graph_of_table, point_types
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.node_names import NodeRows
 from spectrograd.graph.validation import accept_signs
@@ -76,7 +76,7 @@ def query_graph(model: Spectral, maker: QueryAffinity | None, names: NodeRows, X
     elif isinstance(maker, MatrixRows):
         X = validate_data(model, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
     else:
-        kinds = [np.float64, np.float32]
+        kinds = point_types(model, "nearest_neighbors" if isinstance(maker, PointRows) else model.affinity)
         X = validate_data(model, X, accept_sparse="csr", dtype=kinds, reset=False)
     return _join_rows([maker(model, X)], _may_be_far(maker))
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from spectrograd.kernels.jit import serial
+from spectrograd.kernels.simd import WIDTH, largest, nothing, take, total
 
-RUN = 32  # distances looked at together first: nearly all runs hold nothing new
+RUN = 2 * WIDTH  # distances looked at together first: nearly all runs hold nothing new
 
 
 @serial
@@ -17,6 +18,8 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
     """
     n_kept = gaps.shape[1]
     n_columns = ids.shape[0]
+    terms = column_terms.reshape((1, n_columns))
+    none = nothing(products)
     for i in range(products.shape[0]):
         # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y; the bound leaves |x|^2 out, which is common to the row
         row = rows[i]
@@ -24,13 +27,15 @@ def keep_closest(products, row_terms, column_terms, ids, rows, own, gaps, found)
         for begin in range(0, n_columns, RUN):
             end = min(begin + RUN, n_columns)
             if end == begin + RUN:
-                n_new = 0  # a sum without branches: whole lanes at once
-                for j in range(begin, begin + RUN):
-                    n_new += column_terms[j] - 2 * products[i, j] < bound
-                if n_new == 0:
+                # by how much distances are below the bound, summed: whole lanes at once, without branches
+                below = none
+                for j in range(begin, end, WIDTH):
+                    product = take(products, i, j)
+                    below = below + largest(product + product - take(terms, 0, j) + bound, none)
+                if not total(below) > 0:
                     continue
             for j in range(begin, end):
-                gap = column_terms[j] - 2 * products[i, j]
+                gap = column_terms[j] - (products[i, j] + products[i, j])
                 if gap < bound and ids[j] != own[i]:
                     whole = gap + row_terms[i]
                     at = n_kept - 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -38,7 +39,7 @@ LISTS_PER_SQRT_POINTS = 1.5
 TRAINING_POINTS_PER_LIST = 32
 KMEANS_STEPS = 6
 # Queries per task of a thread: more make larger products, fewer balance the threads better.
-MIN_QUERIES_PER_TASK = 1024
+MIN_QUERIES_PER_TASK = 4096
 MAX_QUERIES_PER_TASK = 8192
 
 
@@ -137,7 +138,12 @@ class InvertedLists:
 
         def work(start: int) -> None:
             """Visit the lists of some queries, near each other in space; no two threads share a query."""
-            for at, rows in self._visitors(to_visit, in_space[start : start + step]):
+            here = in_space[start : start + step]
+            # the nearest list of all queries first: its points leave little to keep of the others
+            nearest_first = chain(
+                self._visitors(to_visit[:, :1], here), self._visitors(to_visit[:, 1:], here)
+            )
+            for at, rows in nearest_first:
                 there = slice(self.begin[at], self.begin[at + 1])
                 offsets = queries[rows] - self.centres[at]
                 keep_closest(
@@ -281,7 +287,10 @@ class IVFIndex:
         twins : array of shape (n,)
             The training point that coincides with the query, or -1.
         """
-        near = self._project(queries.astype(points.dtype, copy=False))
+        single = queries.astype(points.dtype, copy=False)
+        near = self._project(single)
+        if np.array_equal(single, queries):  # numbers of one width
+            queries = single
         cloud = Cloud(points, self.centre, self.unit)
         no_point = np.full(len(near), -1, dtype=np.int32)
         candidates = self.lists.visit(near, no_point, self.n_visits, self.n_kept, multiply_by_rows)

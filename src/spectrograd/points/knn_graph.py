@@ -14,8 +14,23 @@ from scipy.sparse.csgraph import connected_components
 
 from spectrograd.graph import Graph
 from spectrograd.points.query import KnownPoints, Weights, edge_weights, outlier_scale
-from spectrograd.points.search import TREE_MAX_FEATURES, Neighbours, Search, Wanted, find_neighbours
-from spectrograd.points.validation import Metric, check_metric, check_points, crowded_places, in_metric
+from spectrograd.points.search import (
+    TREE_MAX_FEATURES,
+    Neighbours,
+    Search,
+    Wanted,
+    find_neighbours,
+    prefers_ivf,
+)
+from spectrograd.points.validation import (
+    EUCLIDEAN,
+    Metric,
+    check_metric,
+    check_points,
+    crowded_places,
+    in_metric,
+    single_where_exact,
+)
 from spectrograd.typing import Array, Matrix
 
 Compare = Callable[[Matrix, Matrix], tuple[Array, Array]]
@@ -61,7 +76,7 @@ def join_components(
     sample = (
         np.arange(len(labels)) if few else _sample_components(labels, max(1, sample_size // n_components))
     )
-    sampled_points = points[sample]
+    sampled_points = points[sample].astype(np.float64, copy=False)
     while n_components > 1:
         rows, cols, gaps = _shortest_links(sampled_points, labels[sample], compare)
         rows = sample[rows]
@@ -200,6 +215,12 @@ def neighbour_graph(
     check_metric(wanted.metric)
     # 1. Search, in the metric that the asked one is reduced to.
     checked = check_points(points, wanted.k)
+    if (
+        wanted.metric in EUCLIDEAN
+        and not sp.issparse(checked)
+        and prefers_ivf(checked.shape[0], checked.shape[1], wanted)
+    ):
+        checked = single_where_exact(checked)
     coordinates, searched_metric, to_metric = in_metric(checked, wanted.metric)
     neighbours = nearest(coordinates, replace(wanted, metric=searched_metric))
     distances = to_metric(neighbours.distances)

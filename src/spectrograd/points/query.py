@@ -141,7 +141,7 @@ class KnownPoints:
         if sp.issparse(points):
             floats: Matrix = sp.csr_array(points, dtype=np.float64)
         else:
-            single = self.index is not None and points.dtype == np.float32
+            single = self.index is not None and np.can_cast(points.dtype, np.float32)
             floats = np.ascontiguousarray(points, dtype=np.float32 if single else np.float64)
         return in_metric(floats, self.metric)
 

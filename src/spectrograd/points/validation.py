@@ -15,6 +15,8 @@ from spectrograd.typing import Array, Matrix
 # The columns of largest variance over a sample of rows distinguish nearly all points.
 SAMPLED_ROWS = 1000
 SAMPLED_COLUMNS = 8
+# Types in which points are kept as given: integers that single precision holds take half the room of doubles.
+POINT_TYPES = (np.float64, np.float32, np.uint8, np.int8, np.uint16, np.int16)
 VALUES_PER_CHUNK = 1 << 22  # coordinates processed together, so that temporaries stay small
 
 
@@ -54,6 +56,18 @@ def check_points(points: ArrayLike, n_neighbors: int) -> Matrix:
     if may_be_infinite:
         _refuse_infinite(coordinates)
     return coordinates
+
+
+def single_where_exact(points: Array) -> Array:
+    """Points in single precision where that holds every number exactly (counts, grey levels)."""
+    if points.dtype != np.float64:
+        return points
+    sample = points[:: max(1, len(points) // SAMPLED_ROWS)]
+    with np.errstate(over="ignore"):
+        exact = all(
+            (block.astype(np.float32) == block).all() for part in (sample, points) for block in _blocks(part)
+        )
+    return points.astype(np.float32) if exact else points
 
 
 def _refuse_infinite(points: Array) -> None:
