@@ -76,7 +76,7 @@ SUITES = (
     Suite("number_of_clusters", 10, POINTS),
     Suite("faults", 10, ("cli", "io", "serialization", "store")),
     Suite("reading", 4, ("graph", "io", "kernels")),
-    Suite("compressive", 10, CLUSTERING),
+    Suite("compressive", 40, (*CLUSTERING, "io", "store")),
     Suite("sgd_labels", 5, CLUSTERING),
     Suite("store", 5, ("io", "kernels", "store")),
     Suite("update", 15, (*POINTS, "estimators", "store"), UPDATES),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,6 +22,7 @@ from spectrograd.engines import make_engine
 from spectrograd.engines.dask import engine as dask_engine
 from spectrograd.engines.dask import partition as cutting
 from spectrograd.engines.dask import session as connect
+from spectrograd.engines.dask import tasks
 from spectrograd.engines.dask.engine import DaskEngine
 from spectrograd.engines.dask.multivector import distribute_graph
 from spectrograd.engines.dask.session import (
@@ -225,6 +228,18 @@ def test_bytes_that_move_are_those_of_the_model(client, graph, share):
     assert summary["tasks"] <= 12 + 8 * 6  # with halos; else one for each block and sweep
     assert summary["bytes_moved"] >= 6 * measured
     assert summary["workers"] == 2
+
+
+def test_no_idle_worker_takes_a_task_away_from_its_rows(client):
+    """Rows of other blocks, and the block itself, would be sent after it."""
+    session = make_engine(client).session
+
+    def slow_address(number):
+        time.sleep(0.05)
+        return tasks.address()
+
+    steps = [Step("slow", slow_address, (number,), 0) for number in range(40)]
+    assert set(session.results(steps)) == {session.owners[0]}
 
 
 def at_once(steps):

@@ -371,7 +371,9 @@ class DaskSession:
             *arguments,
             key=self._key(step),
             workers=[self.owners[step.block]],
-            allow_other_workers=True,  # a strict pin hangs for ever when its worker is lost
+            # A task that others may take is stolen, and its rows are sent after it. One whose worker is lost
+            # waits for ever: the session sees that nobody works for it, and submits it to another.
+            allow_other_workers=False,
             pure=False,
         )
 
