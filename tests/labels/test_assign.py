@@ -231,3 +231,23 @@ def test_the_order_of_memory_does_not_matter():
     vectors = np.random.default_rng(0).standard_normal((5_000, 3))
     one, two = (assign(x, 3, random_state=0).labels for x in (vectors, np.asfortranarray(vectors)))
     np.testing.assert_array_equal(one, two)
+
+
+def test_kmeans_begins_with_the_labels_given():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(range(4), 50)
+    rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[truth] + rng.normal(0, 0.05, (200, 2))
+    # 1. nearly right: set right
+    start = truth.copy()
+    start[::9] = (start[::9] + 1) % 4
+    assert adjusted_rand_score(truth, assign(rows, 4, start=start, random_state=0).labels) == 1
+    # 2. it seeks no others: a split cluster and two in one are a local optimum
+    split = np.minimum(truth, 2)
+    split[:25] = 3
+    assert adjusted_rand_score(truth, assign(rows, 4, start=split, random_state=0).labels) < 0.9
+    # 3. an empty cluster is no start; rows that take no part have none
+    assert adjusted_rand_score(truth, assign(rows, 4, start=truth % 3, random_state=0).labels) == 1
+    start[:50:5] = -1
+    found = assign(rows, 4, start=start, excluded=np.arange(0, 50, 5), random_state=0).labels
+    assert adjusted_rand_score(truth[found >= 0], found[found >= 0]) == 1
+    assert (found[:50:5] == -1).all()

@@ -12,14 +12,15 @@ from scipy.sparse.linalg import eigsh
 from sklearn.datasets import make_moons
 
 from spectrograd import Graph, datasets, metrics
+from spectrograd.labels.eigengap import bulk_edge
 from spectrograd.labels.kmeans import rough_labels
-from spectrograd.operators.laplacian import Regularization
+from spectrograd.operators.laplacian import TAU, Regularization
 from spectrograd.pipeline import rough_choice
 from spectrograd.pipeline import run as run_module
 from spectrograd.pipeline.rough_choice import KrylovSpace, choose_by_rough_vectors
 from spectrograd.pipeline.run import cluster, prepare
 from spectrograd.pipeline.settings import Settings
-from spectrograd.pipeline.treatment import CLEAR_RATIO, reason_beyond_doubt
+from spectrograd.pipeline.treatment import BULK_SHARE, CLEAR_RATIO, reason_beyond_doubt
 from spectrograd.points.knn_graph import knn_graph
 from spectrograd.solvers.settings import RunContext
 
@@ -29,8 +30,11 @@ SETTINGS = Settings(n_components=K, n_clusters=K, seed=0)
 
 @pytest.fixture(scope="module")
 def doubtful():
-    """A sparse block model whose eigenvalues go on rising slowly after the K-th."""
-    return datasets.make_block_model(1500, K, mean_degree=9, mixing=0.4, random_state=0).graph
+    """Two partitions of the same nodes, one weaker: there is no gap after the K-th eigenvalue."""
+    strong = datasets.make_block_model(1500, K, mean_degree=20, mixing=0.05, random_state=0).graph.matrix
+    weak = datasets.make_block_model(1500, 3, mean_degree=16, mixing=0.05, random_state=1).graph.matrix
+    order = np.random.default_rng(0).permutation(1500)
+    return Graph.from_matrix(sp.csr_array(strong + weak[order][:, order]))
 
 
 @pytest.fixture
@@ -131,7 +135,7 @@ def test_neighbours_of_points_are_solved_for_once(embeds, monkeypatch):
 
 
 def test_tiny_graphs_are_solved_for_once(monkeypatch):
-    data = datasets.make_block_model(120, 3, mean_degree=16, mixing=0.45, random_state=0)
+    data = datasets.make_block_model(120, 5, mean_degree=12, mixing=0.2, random_state=0)
     monkeypatch.setattr(rough_choice.KrylovSpace, "of_graph", None)
     result = fit(data.graph, n_components=3, n_clusters=3)
     assert len(result.treatment.candidates) == 2
@@ -175,19 +179,53 @@ def test_a_chain_without_clusters_is_no_clear_case():
     chain = Graph.from_edges(np.arange(99), np.arange(1, 100))
     block = datasets.make_block_model(300, 3, random_state=0).graph
     decision = Regularization(0.0, "not needed", 0.0)
-    assert reason_beyond_doubt(decision, 4.0, 2, chain) == ""
-    assert reason_beyond_doubt(decision, 5.1, 2, chain) != ""
-    assert reason_beyond_doubt(decision, CLEAR_RATIO + 0.01, 2, block) != ""
+    assert reason_beyond_doubt(decision, 1e-3, 4.0e-3, 2, chain) == ""
+    assert reason_beyond_doubt(decision, 1e-3, 5.1e-3, 2, chain) != ""
+    assert reason_beyond_doubt(decision, 0.01, 0.01 * (CLEAR_RATIO + 0.01), 2, block) != ""
+
+
+def test_vectors_where_noise_begins_are_not_tried():
+    """A gap of a tenth only, but the next eigenvalue is where those of a random graph begin."""
+    data = datasets.make_block_model(1500, 3, mean_degree=16, mixing=0.5, random_state=0)
+    edge = bulk_edge([data.graph])
+    result = fit(data.graph, n_components=3, n_clusters=3)
+    assert result.treatment.candidates == ()
+    assert "random graph begin" in result.treatment.reason
+    decision = Regularization(0.0, "not needed", 0.0)
+    last = 0.85 * edge
+    assert reason_beyond_doubt(decision, last, (BULK_SHARE + 0.01) * edge, 3, data.graph) != ""
+    assert reason_beyond_doubt(decision, last, (BULK_SHARE - 0.01) * edge, 3, data.graph) == ""
+    localized = Regularization(0.0, "not needed", 0.4)
+    assert reason_beyond_doubt(localized, last, edge, 3, data.graph) == ""
+    # of a regularised graph noise begins later
+    regularised = Regularization(TAU, "localised vectors", 0.8)
+    assert reason_beyond_doubt(regularised, last, (BULK_SHARE + 0.01) * edge, 3, data.graph) == ""
+    assert reason_beyond_doubt(regularised, last, bulk_edge([data.graph], tau=TAU), 3, data.graph) != ""
+
+
+def test_clusters_begin_with_the_partition_that_was_compared(doubtful, monkeypatch):
+    starts = []
+
+    def seen(*args, start, assign=run_module.assign, **params):
+        starts.append(start)
+        return assign(*args, start=start, **params)
+
+    monkeypatch.setattr(run_module, "assign", seen)
+    result = fit(doubtful)
+    assert metrics.nmi(starts[0], result.labels) > 0.95
+    assert fit(doubtful, regularization=None).start_labels is None
+    assert starts[1] is None
+    assert result.start_labels is None  # they have served
 
 
 def test_rough_labels_begin_with_similar_ones():
     rng = np.random.default_rng(0)
     truth = np.repeat(range(8), 40)
     rows = np.eye(8)[truth] + rng.normal(0, 0.05, (320, 8))
-    found = rough_labels(rows, 8, np.random.default_rng(0), similar=truth)
+    found = rough_labels(rows, 8, 2, np.random.default_rng(0), similar=truth)
     assert metrics.nmi(truth, found) == pytest.approx(1)
     # an empty cluster of similar labels is no start
-    assert metrics.nmi(truth, rough_labels(rows, 8, np.random.default_rng(0), similar=truth % 7)) > 0.9
+    assert metrics.nmi(truth, rough_labels(rows, 8, 2, np.random.default_rng(0), similar=truth % 7)) > 0.9
 
 
 @pytest.mark.parametrize("n_nodes", [40, 300])

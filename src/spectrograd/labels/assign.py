@@ -57,6 +57,7 @@ def assign(
     excluded: ArrayLike = (),
     random_state: int | np.random.Generator | None = None,
     deadline: float = math.inf,
+    start: Array | None = None,
 ) -> Clustering:
     """Cluster the rows of an embedding.
 
@@ -85,6 +86,9 @@ def assign(
         Seed; the same seed gives the same labels.
     deadline
         A moment of ``time.perf_counter`` after which k-means begins no other run.
+    start
+        Labels of all rows that are nearly right; k-means begins with them and seeks no others. Not for more
+        than a million unit rows.
 
     Examples
     --------
@@ -107,7 +111,10 @@ def assign(
         rows = _check_rows(everything[part], n_clusters)
         if unit_rows:
             rows = as_unit_rows(rows, norm_regularization)
-        labels, inertia = _labels(rows, n_clusters, method, n_init, rng, centred=unit_rows, deadline=deadline)
+        near = None if start is None else start[part]
+        labels, inertia = _labels(
+            rows, n_clusters, method, n_init, rng, near, centred=unit_rows, deadline=deadline
+        )
         all_labels = np.full(len(everything), EXCLUDED, dtype=np.int64)
         all_labels[part] = labels
         sure = np.full(len(everything), np.nan, dtype=np.float32)
@@ -122,13 +129,14 @@ def _labels(
     method: str,
     n_init: int,
     rng: np.random.Generator,
+    start: Array | None,
     *,
     centred: bool,
     deadline: float,
 ) -> tuple[Array, float | None]:
     """The cluster of each row (n, k), and the sum of squares where the method has one."""
     if method == "kmeans":
-        return _kmeans(rows, n_clusters, n_init, rng, centred, deadline)
+        return _kmeans(rows, n_clusters, n_init, rng, start, centred, deadline)
     if method == "cluster_qr":
         return _cluster_qr(rows, n_clusters), None
     if method == "discretize":
@@ -156,7 +164,13 @@ def _check_rows(vectors: ArrayLike, n_clusters: int) -> Array:
 
 
 def _kmeans(
-    rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator, centred: bool, deadline: float
+    rows: Array,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    start: Array | None,
+    centred: bool,
+    deadline: float,
 ) -> tuple[Array, float]:
     if n_init < 1:
         raise ValueError(f"n_init is {n_init}; k-means needs at least one start")
@@ -164,7 +178,7 @@ def _kmeans(
     origin = 0.0 if centred else rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
     with one_thread():
         near_zero = rows if centred else rows - origin
-        labels, inertia = kmeans(near_zero, n_clusters, n_init, rng, origin, deadline=deadline)
+        labels, inertia = kmeans(near_zero, n_clusters, n_init, rng, origin, deadline=deadline, start=start)
     return in_order(labels, n_clusters), inertia
 
 

@@ -224,6 +224,7 @@ def kmeans(
     origin: Array | float = 0.0,
     thresholds: Thresholds = USUAL,
     deadline: float = math.inf,
+    start: Array | None = None,
 ) -> tuple[Array, float]:
     """Labels and inertia: centres from a sample of the rows, then all rows from these centres.
 
@@ -246,6 +247,8 @@ def kmeans(
         Sizes from which a sample is taken.
     deadline
         A moment of ``time.perf_counter`` after which no other run is begun.
+    start : array of shape (n,), optional
+        Labels that are nearly right: their means are the centres, and none are sought.
 
     Examples
     --------
@@ -253,6 +256,10 @@ def kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), round(inertia, 3)
     (True, 0.025)
     """
+    centres = None if start is None else means_of(points, start, n_clusters)
+    if centres is not None:
+        found = descend(points, centres, tolerance=DONE * _variance(points), deadline=deadline)
+        return found.labels, found.inertia
     found = best_assignment(points, n_clusters, n_init, rng, origin, thresholds, deadline)
     return found.labels, found.inertia
 
@@ -275,7 +282,7 @@ def best_assignment(
     # 1. centres are sought on a sample of the rows
     is_sampled = len(points) > WORTH_A_SAMPLE * size
     sample = points[rng.choice(len(points), size, replace=False)] if is_sampled else points
-    variance = float(sample.var(axis=0, dtype=np.float64).mean())
+    variance = _variance(sample)
     search = Search(sample, STILL * variance, rng, origin, searched_by)
     centres = search.best(n_clusters, n_init).centres
     # 2. Lloyd steps on all rows (Lloyd 1982); few after a sample, whose centres are nearly right
@@ -287,10 +294,15 @@ def best_assignment(
     return descend(points, centres, tolerance=tolerance, max_steps=steps, deadline=deadline)
 
 
+def _variance(points: Array) -> float:
+    """Mean over the columns."""
+    return float(points.var(axis=0, dtype=np.float64).mean())
+
+
 def rough_labels(
-    points: Array, n_clusters: int, rng: np.random.Generator, similar: Array | None = None
+    points: Array, n_clusters: int, n_init: int, rng: np.random.Generator, similar: Array | None = None
 ) -> Array:
-    """Labels of the better of two starts, with few of the runs of :func:`kmeans`.
+    """Labels as of :func:`kmeans`, without the last steps on all rows.
 
     Parameters
     ----------
@@ -298,32 +310,38 @@ def rough_labels(
         Rows near zero, with at least as many columns as there are clusters.
     n_clusters
         Number of clusters.
+    n_init
+        Most runs.
     rng
-        Source of the sample.
+        Source of the sample and the starts.
     similar : array of shape (n,), optional
-        Labels of the same rows by other coordinates: their means are the second start.
+        Labels of the same rows by other coordinates: their means are another start.
 
     Examples
     --------
     >>> points = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]])
-    >>> rough_labels(points, 2, np.random.default_rng(0)).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    >>> rough_labels(points, 2, 2, np.random.default_rng(0)).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
     True
     """
     size = sample_size(n_clusters)
     is_sampled = len(points) > WORTH_A_SAMPLE * size
     part = rng.choice(len(points), size, replace=False) if is_sampled else slice(None)
     sample = points[part]
-    search = Search(sample, STILL * float(sample.var(axis=0, dtype=np.float64).mean()), rng)
-    # 1. pivots of the eigenvectors (Damle, Minden and Ying 2019), and one breath
-    best = search.best(n_clusters, 2)
+    search = Search(sample, STILL * _variance(sample), rng)
+    # 1. pivots of the eigenvectors (Damle, Minden and Ying 2019), and breaths
+    best = search.best(n_clusters, n_init)
     # 2. the means of similar labels
     if similar is not None:
-        own = np.asarray(similar)[part]
-        sizes = np.bincount(own, minlength=n_clusters)
-        if sizes.all():
-            other = search.settle(_sums_by_label(sample, own, n_clusters) / sizes[:, None])
-            best = min(best, other, key=lambda each: each.inertia)
+        means = means_of(sample, np.asarray(similar)[part], n_clusters)
+        if means is not None:
+            best = min(best, search.settle(means), key=lambda each: each.inertia)
     return assign_to_centers(points, best.means(sample)).labels if is_sampled else best.labels
+
+
+def means_of(points: Array, labels: Array, n_clusters: int) -> Array | None:
+    """Means of the rows of each cluster; None where one is empty."""
+    sizes = np.bincount(labels, minlength=n_clusters)
+    return _sums_by_label(points, labels, n_clusters) / sizes[:, None] if sizes.all() else None
 
 
 def sample_size(n_clusters: int) -> int:

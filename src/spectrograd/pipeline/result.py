@@ -209,6 +209,8 @@ class Result(CertifiedEmbedding):
         One cluster per node, -1 for nodes excluded; None before labels were assigned.
     membership
         How sure each label is, 0 to 1: how much nearer its centre is than the next.
+    start_labels
+        Clusters that k-means is to begin with, one per node; None: it finds its own.
     judge
         Judges the clusters for :attr:`cluster_verdict`; None before labels were assigned.
     merged
@@ -231,6 +233,7 @@ class Result(CertifiedEmbedding):
     seconds: dict[str, float]
     merged: Merged | None = None
     treatment: Treatment | None = None
+    start_labels: Array | None = None
     labels: Array | None = None
     n_clusters: int | None = None
     membership: Array | None = None
@@ -311,6 +314,7 @@ class Result(CertifiedEmbedding):
         """The same with clusters."""
         return replace(
             self,
+            start_labels=None,
             labels=clustering.labels,
             n_clusters=clustering.n_clusters,
             membership=clustering.membership,

@@ -21,6 +21,7 @@ import numpy as np
 from spectrograd.certificate.localization import decide_regularization
 from spectrograd.engines import Engine, LocalEngine
 from spectrograd.graph import Graph
+from spectrograd.labels.assign import EXCLUDED
 from spectrograd.labels.kmeans import rough_labels, unit_rows
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.partition_criteria import cluster_shares
@@ -66,6 +67,8 @@ ROUGH_RELATIVE = 0.15
 ROUGH = 0.0075
 # Share of localised vectors that is believed of vectors that are not good yet.
 CLEARLY_LOCALIZED = 0.75
+# Runs of k-means for the first candidate: beside a start in the partition of its rival, two find what ten do.
+FIRST_RUNS = 2
 SEED = 28  # of the starting vector: the choice is the same whatever the seed of the run
 
 
@@ -184,6 +187,15 @@ def max_steps(k: int, n_nodes: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class _Chosen:
+    """A treatment, what to solve for, and the partition by rough vectors, where there is one."""
+
+    treatment: Treatment
+    plan: Plan
+    labels: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class _Choice:
     """Candidates by rough vectors, and which of them is the best."""
 
@@ -223,17 +235,17 @@ class _Choice:
         # 2. beyond doubt? Else the better partition
         reason = ""
         if self.n_null == 1:
-            reason = reason_beyond_doubt(decision, float(values[k] / values[k - 1]), k, self.prepared.part)
-        treatment = Treatment(usual.name, reason)
-        plan = usual
+            last, following = map(float, values[k - 1 : k + 1])
+            reason = reason_beyond_doubt(decision, last, following, k, self.prepared.part)
+        chosen = _Chosen(Treatment(usual.name, reason), usual)
         if not reason:
-            treatment, plan = self.better(usual, wide, values, vectors)
+            chosen = self.better(usual, wide, values, vectors)
         # 3. a certificate for the columns chosen
-        result = trial.certified(plan.n_columns)
+        result = trial.certified(chosen.plan.n_columns)
         if not result.certificate.converged:
             return None
         seconds = {"solve": trial.cost.seconds["solve"] + result.seconds["solve"]}
-        return replace(result, treatment=treatment, regularization=decision, seconds=seconds)
+        return self.result_of(replace(result, regularization=decision, seconds=seconds), chosen)
 
     def by_krylov_spaces(self) -> Result | None:
         """The treatment chosen by rough vectors, with the certified embedding that goes on with them."""
@@ -249,19 +261,27 @@ class _Choice:
         found = self.among_krylov_spaces()
         if found is None:
             return None
-        treatment, plan, space, regularization = found
+        chosen, space, regularization = found
         # the winner alone is solved for to the end, from its basis
         reason = "goes on with the rough vectors that chose the treatment"
         choice = PlannedSolver("lanczos", reason, ONE_VECTOR, by_size=True, basis=space.basis)
-        solved = embed(space.operator, plan.n_columns, self.settings, self.context, choices=(choice,))
+        solved = embed(space.operator, chosen.plan.n_columns, self.settings, self.context, choices=(choice,))
         if not solved.certificate.converged and solved.stop_reason != INTERRUPTED:
             return None
         seconds = {"solve": time.perf_counter() - began}
         result = self.prepared.result_of(solved, space.operator, regularization, self.context, seconds)
-        return replace(result, treatment=treatment)
+        return self.result_of(result, chosen)
 
-    def among_krylov_spaces(self) -> tuple[Treatment, Plan, KrylovSpace, Regularization] | None:
-        """The treatment with plan, Krylov space and regularisation; None where vectors are too rough."""
+    def result_of(self, result: Result, chosen: _Chosen) -> Result:
+        """The result with its treatment, and the partition that its clusters begin with."""
+        start = None
+        if chosen.labels is not None and self.settings.n_init > 1:
+            start = np.full(len(result.connectivity.labels), EXCLUDED)
+            start[result.rows] = chosen.labels
+        return replace(result, treatment=chosen.treatment, start_labels=start)
+
+    def among_krylov_spaces(self) -> tuple[_Chosen, KrylovSpace, Regularization] | None:
+        """The treatment with Krylov space and regularisation; None where vectors are too rough."""
         k = self.k
         # 1. K vectors, of the graph or, where these are localised, of the regularised graph
         space, rough, decision = self.first()
@@ -271,22 +291,23 @@ class _Choice:
         # 2. beyond doubt?
         reason = self.reason_beyond_doubt(rough, decision)
         if reason:
-            return Treatment(usual.name, reason), usual, space, decision
+            return _Chosen(Treatment(usual.name, reason), usual), space, decision
         # 3. partitions by K vectors and by more of them
         plan = plan_rivals(k, self.prepared.part.n_nodes, 1, space.tau, k, 0.0)[0]
         wide = space.rough_vectors(plan.n_columns, plan.n_columns)
         if wide.n_good < k:
             return None
-        treatment, plan = self.better(usual, plan, wide.ritz.values, wide.vectors)
-        return treatment, plan, space, decision
+        return self.better(usual, plan, wide.ritz.values, wide.vectors), space, decision
 
-    def better(self, usual: Plan, rival: Plan, values: Array, vectors: Array) -> tuple[Treatment, Plan]:
-        """The better of two candidates by their partitions, of which each begins with the other."""
-        other, labels = self.measured(rival, values, vectors, None)
-        first, _ = self.measured(usual, values, vectors, labels)
-        plan = rival if other.is_better_than(first) else usual
+    def better(self, usual: Plan, rival: Plan, values: Array, vectors: Array) -> _Chosen:
+        """The better of two candidates by their partitions: that of the rival helps to find the first."""
+        other, rival_labels = self.measured(rival, values, vectors, None)
+        first, first_labels = self.measured(usual, values, vectors, rival_labels)
+        plan, labels = (rival, rival_labels) if other.is_better_than(first) else (usual, first_labels)
         n_null = 1 if plan.tau else self.n_null
-        return Treatment(plan.name, reason_for(plan, [first, other]), plan.rows, n_null, (first, other)), plan
+        candidates = (first, other)
+        treatment = Treatment(plan.name, reason_for(plan, [*candidates]), plan.rows, n_null, candidates)
+        return _Chosen(treatment, plan, labels)
 
     def first(self) -> tuple[KrylovSpace, RoughVectors, Regularization]:
         """K rough vectors with the tau that they took: the least at which they are not localised."""
@@ -318,7 +339,7 @@ class _Choice:
     def decides(self, space: KrylovSpace, tau: float, rough: RoughVectors) -> bool:
         """Whether rough vectors are good enough to see that they are localised, or that there is no doubt."""
         found = self.decide(space, tau, rough)
-        return found.tau > 0 or bool(self.reason_beyond_doubt(rough, found))
+        return found.tau > 0 or bool(self.reason_beyond_doubt(rough, replace(found, tau=space.tau)))
 
     def reason_beyond_doubt(self, rough: RoughVectors, decision: Regularization) -> str:
         """Why K vectors are beyond doubt; empty where there is doubt, or vectors are too rough to tell."""
@@ -327,8 +348,9 @@ class _Choice:
             return ""
         # a Ritz value that is not good yet is within its residual of an eigenvalue (Parlett 1998, 4.5.1)
         slack = 0.0 if rough.n_good > k else rough.ritz.residuals[k]
-        ratio = float((rough.ritz.values[k] - slack) / rough.ritz.values[k - 1])
-        return reason_beyond_doubt(decision, ratio, k, self.prepared.part)
+        last = float(rough.ritz.values[k - 1])
+        following = float(rough.ritz.values[k] - slack)
+        return reason_beyond_doubt(decision, last, following, k, self.prepared.part)
 
     def measured(
         self, plan: Plan, values: Array, vectors: Array, similar: Array | None
@@ -339,7 +361,8 @@ class _Choice:
         weights = Treatment(plan.name, "", plan.rows, self.n_null).column_weights(values[: plan.n_columns])
         softly = 0.0 if self.settings.laplacian == "symmetric" else 1.0
         rows = unit_rows(columns if weights is None else columns * weights, softly)
-        labels = rough_labels(rows, self.k, np.random.default_rng(SEED), similar)
+        n_init = self.settings.n_init if similar is None else FIRST_RUNS
+        labels = rough_labels(rows, self.k, n_init, np.random.default_rng(SEED), similar)
         follows = labels
         if plan.tau:
             follows = follow_neighbours([graph], labels, [plan.tau * float(graph.degrees.mean())]).labels

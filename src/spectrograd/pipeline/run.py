@@ -216,6 +216,7 @@ def label(
             excluded=result.connectivity.excluded,
             random_state=settings.seed,
             deadline=context.labelled_by,
+            start=result.start_labels,
         )
     return finish_labels(result.labelled(clustering), settings, context)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from spectrograd.graph import Graph, GraphWarning
+from spectrograd.labels.eigengap import bulk_edge
 from spectrograd.labels.partition_criteria import cluster_shares, edge_information, relative_information
 from spectrograd.notices import warn
 from spectrograd.operators.laplacian import TAU, Regularization
@@ -38,6 +39,9 @@ RowForm = Literal["soft unit", "unit", "commute"]
 # Beyond doubt: the next eigenvalue is so many times the K-th, and no vector is localised. On the choosing
 # half of the bench nothing is lost above 1.2.
 CLEAR_RATIO = 1.25
+# Or it is so large a part of the value at which noise begins (:func:`spectrograd.labels.eigengap.bulk_edge`):
+# of what comes next nothing is gained. On the choosing half K vectors are as good from .9 on.
+BULK_SHARE = 0.9
 # A partition that tells hardly more is as good as the first, and its vectors are dearer.
 MARGIN = 0.005
 # Clusters up to which half as many vectors more are computed: beyond, they and their k-means cost several
@@ -381,8 +385,7 @@ def _reason_not_to_compare(
     if connectivity.n_components > 1:
         return ""
     last = float(first.eigenvalues[-1])
-    ratio = (last + first.certificate.gap) / last if last > 0 else np.inf
-    return reason_beyond_doubt(first.regularization, ratio, k, prepared.part)
+    return reason_beyond_doubt(first.regularization, last, last + first.certificate.gap, k, prepared.part)
 
 
 def reason_by_settings(prepared: PreparedGraph, settings: Settings, context: RunContext) -> str:
@@ -402,13 +405,24 @@ def reason_by_settings(prepared: PreparedGraph, settings: Settings, context: Run
     return ""
 
 
-def reason_beyond_doubt(decision: Regularization, ratio: float, k: int, graph: Graph) -> str:
-    """Why K vectors are beyond doubt, by the ratio of the next eigenvalue to the K-th; empty where not."""
+def reason_beyond_doubt(decision: Regularization, last: float, following: float, k: int, graph: Graph) -> str:
+    """Why K vectors are beyond doubt, by the K-th eigenvalue and the one ``following``; empty where not."""
+    if not decision.tau and decision.localized:
+        return ""
+    # 1. the next vectors are noise: their values lie where those of a random graph begin
+    edge = bulk_edge([graph], tau=decision.tau) if k <= MAX_CLUSTERS_FOR_WIDE else None
+    if edge is not None and following > BULK_SHARE * edge:
+        return (
+            f"the next eigenvalue is {following / edge:.2g} times the one at which those of a random graph "
+            "begin, so nothing else was tried"
+        )
+    # 2. a gap
     clear = CLEAR_RATIO
     if len(graph.search.first.widths) > MAX_COMPACT_LEVELS:
         # A chain without clusters has such a ratio: its eigenvalues grow as the squares of their number.
         clear *= (k / (k - 1)) ** 2
-    if decision.tau or decision.localized or not ratio > clear:
+    ratio = following / last if last > 0 else np.inf
+    if decision.tau or not ratio > clear:
         return ""
     return (
         f"the next eigenvalue is {ratio:.2g} times the last one and no vector is localised, so nothing "
