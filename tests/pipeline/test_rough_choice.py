@@ -12,6 +12,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.datasets import make_moons
 
 from spectrograd import Graph, datasets, metrics
+from spectrograd.graph import GraphWarning
 from spectrograd.labels.eigengap import bulk_edge
 from spectrograd.labels.kmeans import rough_labels
 from spectrograd.operators.laplacian import TAU, Regularization
@@ -248,10 +249,29 @@ def test_more_clusters_than_distinct_rows(kind, n_nodes):
 
 def test_more_clusters_than_the_evidence_supports_are_said_and_not_refused():
     data = datasets.make_block_model(800, 3, mean_degree=20, mixing=0.1, random_state=0)
-    result = fit(data.graph, n_components=12, n_clusters=12)
+    settings = replace(SETTINGS, n_components=12, n_clusters=12)
+    with pytest.warns(GraphWarning, match="12 clusters were asked for.*speak clearly for 3"):
+        result = cluster(data.graph, settings)
     assert len(np.unique(result.labels)) == 12
     assert result.cluster_verdict.verdict == "weak"
     assert "try another number of them" in result.cluster_verdict.sentence
+
+
+@pytest.mark.parametrize("params", [{}, {"regularization": None}, {"laplacian": "symmetric"}])
+def test_as_many_clusters_as_there_are_need_no_word(params):
+    data = datasets.make_block_model(800, 12, mean_degree=20, mixing=0.1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphWarning)
+        cluster(data.graph, replace(SETTINGS, n_components=12, n_clusters=12, **params))
+
+
+def test_fewer_clusters_than_asked_for_are_said():
+    """Three cliques that hardly hang together: their rows in three vectors are three points."""
+    blocks = sp.block_diag([np.ones((20, 20)) - np.eye(20)] * 3).tolil()
+    for end, other in ((0, 21), (20, 41), (40, 1)):
+        blocks[end, other] = blocks[other, end] = 1e-9
+    with pytest.warns(GraphWarning, match="8 clusters were asked for and [3-7] found"):
+        cluster(Graph.from_matrix(blocks.tocsr()), replace(SETTINGS, n_components=3, n_clusters=8))
 
 
 def test_a_partition_that_cuts_no_edge_is_compared():

@@ -13,13 +13,14 @@ from functools import partial
 import numpy as np
 
 from spectrograd.engines import Engine
-from spectrograd.graph import Graph, MultilayerGraph
+from spectrograd.graph import Graph, GraphWarning, MultilayerGraph
 from spectrograd.labels import assign
 from spectrograd.labels.assign import assign_distributed
-from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
+from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS, bulk_edge, widest_gap
 from spectrograd.labels.neighbor_labels import follow_neighbours
 from spectrograd.labels.sampled_kmeans import MAX_COPIED_ROWS
-from spectrograd.notices import parameter
+from spectrograd.notices import parameter, warn
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline.checkpoints import with_checkpoints
 from spectrograd.pipeline.cluster_verdict import NOT_JUDGED, ClusterVerdict, clustered_graphs, judge_clusters
 from spectrograd.pipeline.column_halves import with_agreement
@@ -29,7 +30,7 @@ from spectrograd.pipeline.rough_choice import choose_by_rough_vectors
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.signed import for_signed
 from spectrograd.pipeline.single import PreparedGraph, prepare_graph
-from spectrograd.pipeline.treatment import select_treatment
+from spectrograd.pipeline.treatment import count_null_vectors, select_treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.store.stored_graph import StoredGraph
 from spectrograd.system import defer_interrupts, one_thread
@@ -134,7 +135,40 @@ def cluster(
         if isinstance(prepared, PreparedGraph):
             # 4. other treatments of the same graph, where the clusters do not satisfy
             result = select_treatment(result, prepared, settings, context, solve_prepared, label)
+            _warn_if_fewer_are_clear(result, prepared, settings)
+        _warn_if_fewer(result)
         return result.stopped() if interruption.requested else result
+
+
+def _warn_if_fewer(result: Result) -> None:
+    """Warn where rows coincide, so that k-means cannot make as many clusters as were asked for."""
+    labels = np.asarray(result.labels)
+    n_found = len(np.unique(labels[labels >= 0]))
+    if n_found < int(result.n_clusters or 0):
+        warn(
+            f"{result.n_clusters} clusters were asked for and {n_found} found: so few rows of the embedding "
+            "differ; ask for fewer clusters, or for more eigenvectors",
+            GraphWarning,
+        )
+
+
+def _warn_if_fewer_are_clear(result: Result, prepared: PreparedGraph, settings: Settings) -> None:
+    """Warn where the eigenvalues decide for fewer clusters than were asked for."""
+    values = result.eigenvalues
+    k = int(result.n_clusters or 0)
+    edges = isinstance(result.operator, SparseOperator) and settings.laplacian != "signed"
+    if not (edges and result.certificate.converged and result.eigengap is None):
+        return
+    if count_null_vectors(result) > 1 or len(values) < max(k, 3):
+        return
+    edge = bulk_edge([prepared.part], settings.laplacian, result.regularization.tau)
+    found = widest_gap(values, edge)
+    if found.clear and found.n_clusters < k:
+        warn(
+            f"{k} clusters were asked for, and the eigenvalues speak clearly for {found.n_clusters}: borders "
+            "of more of them are arbitrary",
+            GraphWarning,
+        )
 
 
 def _few_threads(graph: Graph | MultilayerGraph, engine: Engine) -> AbstractContextManager[None]:
