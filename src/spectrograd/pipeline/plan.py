@@ -227,9 +227,12 @@ def _is_small_and_compact(problem: Problem) -> bool:
     operator = problem.sparse
     sizes = problem.engine.thresholds
     few = problem.n_nodes <= sizes.small and MIN_NODES_PER_COLUMN * problem.n_components < problem.n_nodes
-    if not few or problem.start is not None or "resident" not in problem.capabilities or operator.rank > 1:
+    if not few or problem.start is not None or "resident" not in problem.capabilities:
         return False
-    return len(operator.graph.search.first.widths) <= MAX_COMPACT_LEVELS
+    first = operator.graph.search.first
+    # several columns of low rank: a merge of layers, or components, of which the first tells nothing
+    connected = operator.rank <= 1 or first.size == problem.n_nodes
+    return connected and len(first.widths) <= MAX_COMPACT_LEVELS
 
 
 def _small_choice(problem: Problem) -> PlannedSolver:
