@@ -210,9 +210,10 @@ class RitzValues(NamedTuple):
 class Basis:
     """Orthonormal ``vectors`` q_1 .. q_filled, of which the first ``done`` were multiplied by A.
 
-    ``A q_j = sum_i T_ij q_i`` holds for them exactly (up to rounding), so the residual of a Ritz vector
-    ``sum_j y_j q_j`` is ``T y`` on the vectors that were not multiplied yet, the front. The operator is
-    loaded on the engine and has no metric.
+    ``A q_j = sum_i T_ij q_i`` holds for them up to rounding, so the residual of a Ritz vector
+    ``sum_j y_j q_j`` is ``T y`` on the vectors that were not multiplied yet, the front. Of a new block,
+    directions below a millionth of the largest are dropped, and residuals lack that much; a certificate
+    measures its own. The operator is loaded on the engine and has no metric.
     """
 
     def __init__(self, engine: Engine, operator: Operator, front: MultiVector, limit: int) -> None:
