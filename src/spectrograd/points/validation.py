@@ -15,7 +15,7 @@ from spectrograd.typing import Array, Matrix
 # The columns of largest variance over a sample of rows distinguish nearly all points.
 SAMPLED_ROWS = 1000
 SAMPLED_COLUMNS = 8
-# Types in which points are kept as given: integers that single precision holds take half the space of doubles.
+# Types in which points are kept as given: integers held by single precision take half the space of doubles.
 POINT_TYPES = (np.float64, np.float32, np.uint8, np.int8, np.uint16, np.int16)
 VALUES_PER_CHUNK = 1 << 22  # coordinates processed together, so that temporaries stay small
 
