@@ -69,7 +69,12 @@ def succeeds(suite: Suite, options: dict[str, Any], write: bool) -> bool:
     except Exception:
         traceback.print_exc()
         return False
-    for block, body in (found if isinstance(found, dict) else {suite.name: found}).items():
+    blocks = found if isinstance(found, dict) else {suite.name: found}
+    unknown = set(blocks) - set(suite.block_names)
+    if unknown:
+        print(f"{suite.name}: {sorted(unknown)} are not among its blocks in benchmarks/suites.py")
+        return False
+    for block, body in blocks.items():
         print(body, flush=True)
         if write:
             store(block, f"{body}\n\nMeasured {machine()}; `{suite.command}`.")

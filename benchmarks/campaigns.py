@@ -42,12 +42,12 @@ def _campaigns() -> tuple[Campaign, ...]:
         Campaign(
             f"{CASES:,} damaged files of every format",
             ("tests/fuzz_readers.py", str(CASES)),
-            r"format +(.*)\n(?:.*\n)*all +(.*)",
+            r"format +(.*)\n(?:.*\n)* *all +(.*)",
         ),
         Campaign(
             f"{CASES:,} random graphs, by every solver",
             ("tests/fuzz.py", str(CASES)),
-            r"solver +(.*)\n(?:.*\n)*all +(.*)",
+            r"solver +(.*)\n(?:.*\n)* *all +(.*)",
         ),
         Campaign("200 fits in one process", (*pytest, *ENDURANCE, "-k", "two_hundred"), r"(grew by .* MiB)"),
         Campaign(

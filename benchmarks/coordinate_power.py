@@ -1,6 +1,6 @@
 """Coordinate-power against plain power iteration: coordinate updates until the same residual.
 
-Run ``python benchmarks/coordinate_power.py``. An update computes one coordinate of one vector, which reads
+An update computes one coordinate of one vector, which reads
 one column of the matrix. Baselines: ``share=1``, the same solver without choosing coordinates, and the block
 method ``power`` with either shift, whose pass is N updates for each of the K vectors. All stop at the same
 residual; estimating the shift is not counted, Rayleigh-Ritz inside the solver is. Two graphs: small dense
@@ -9,12 +9,12 @@ groups hanging on a large core (localised eigenvectors) and a block model (sprea
 
 from __future__ import annotations
 
-import argparse
-import time
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.harness import table, timed
 from spectrograd import datasets
 from spectrograd.graph import Graph
 from spectrograd.metrics import largest_principal_angle
@@ -26,6 +26,10 @@ from spectrograd.solvers.power import Power
 from spectrograd.solvers.similarity import Similarity
 
 TOLERANCE = 5e-5
+N_NODES = 10_000
+N_SEEDS = 3
+K = 8
+SHARES = (1.0, 0.2, 0.05, 0.01)
 
 
 def localised_graph(n_core: int, n_groups: int, group_size: int, seed: int) -> Graph:
@@ -42,62 +46,69 @@ def localised_graph(n_core: int, n_groups: int, group_size: int, seed: int) -> G
     return Graph.from_matrix(sp.csr_array(W))
 
 
-def participation(operator, vectors) -> float:
+def participation(operator: Any, vectors: Any) -> float:
     """Median over vectors of (sum p)^2 / (N sum p^2), p squared entries: 1 spread out, 1/N one node."""
     p = vectors**2 * (1 if operator.metric is None else operator.metric[:, None])
     return float(np.median(p.sum(axis=0) ** 2 / (len(p) * (p**2).sum(axis=0))))
 
 
-def shift_matvecs(operator, k: int) -> float:
+def shift_matvecs(operator: Any, k: int) -> float:
     """What estimating the positive semidefinite shift costs; about the same for every start."""
     state = State(np.zeros((operator.n_nodes, k)), np.random.default_rng(0))
     Similarity.of(Problem(operator, k), state, "psd")
     return state.matvecs
 
 
-def contenders(shares: list[float]) -> list[tuple[str, str, dict]]:
+def contenders() -> list[tuple[str, str, dict[str, Any]]]:
     """Label, solver and parameters."""
-    rows = [(f"power, shift={shift}", "power", {"shift": shift}) for shift in ("centre", "psd")]
+    rows = [(f'`power`, `shift="{shift}"`', "power", {"shift": shift}) for shift in ("centre", "psd")]
     common = {"vector_tol": TOLERANCE, "sweeps": 2, "max_iter": 20_000}
     return rows + [
-        (f"coordinate-power, share={share:g}", "coordinate-power", {"share": share} | common)
-        for share in shares
+        (f"`coordinate-power`, `share={share:g}`", "coordinate-power", {"share": share} | common)
+        for share in SHARES
     ]
 
 
-def report(title: str, graph: Graph, k: int, shares: list[float], seeds: range) -> None:
+def run() -> str:
+    """Both graphs: updates, seconds and angles of every contender."""
+    graphs = {
+        "small cliques on a core": localised_graph(N_NODES, 7, 30, 0),
+        "block model": datasets.make_block_model(N_NODES, K, random_state=0).graph,
+    }
+    # Measured after every iteration, so that no method runs on past the goal.
+    every, Power.report_every = Power.report_every, 1
+    try:
+        rows = [row for title, graph in graphs.items() for row in measure(title, graph)]
+    finally:
+        Power.report_every = every
+    header = ("graph", "participation", "solver", "updates (million): median, least to most")
+    return (
+        f"Coordinate updates until a relative residual of {TOLERANCE:g}, K = {K}, {N_SEEDS} seeds, "
+        "Rayleigh-Ritz included, estimating the shift not:\n\n"
+        + table((*header, "s", "largest angle", "certified"), rows)
+    )
+
+
+def measure(title: str, graph: Graph) -> list[list[str]]:
+    """A row per contender."""
     operator = laplacian(graph)
-    exact = embed(operator, k, Settings(solver="eigen", seed=0)).embedding.vectors
-    print(f"\n{title}: {graph.n_nodes:,} nodes, {graph.n_edges:,} edges, K = {k}, ", end="")
-    print(f"median participation ratio {participation(operator, exact):.3f}")
-    print(f"{'':32} {'updates (million): median, least..most':>40} {'seconds':>8} {'angle':>8}  good")
-    for label, solver, params in contenders(shares):
-        counts, seconds, angles, good = [], [], [], True
-        for seed in seeds:
-            began = time.perf_counter()
-            result = embed(operator, k, Settings(solver=solver, params=params, tol=TOLERANCE, seed=seed))
-            seconds.append(time.perf_counter() - began)
-            matvecs = result.last.matvecs
-            if params.get("shift") != "centre":
-                matvecs -= shift_matvecs(operator, k)
-            counts.append(matvecs * graph.n_nodes / 1e6)
-            angles.append(largest_principal_angle(result.embedding.vectors, exact, operator.metric))
-            good = good and result.certificate.converged
-        spread = f"{np.median(counts):.2f}, {min(counts):.2f}..{max(counts):.2f}"
-        print(f"{label:32} {spread:>40} {np.median(seconds):8.2f} {max(angles):8.1e}  {good}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
-    Power.report_every = 1  # measure after every iteration, so that no method runs on past the goal
-    shares, seeds = [1.0, 0.2, 0.05, 0.01], range(options.seeds)
-    report("localised", localised_graph(options.nodes, 7, 30, 0), 8, shares, seeds)
-    block_model = datasets.make_block_model(options.nodes, 8, random_state=0).graph
-    report("not localised", block_model, 8, shares, seeds)
-
-
-if __name__ == "__main__":
-    main()
+    exact = embed(operator, K, Settings(solver="eigen", seed=0)).embedding.vectors
+    spread = f"{participation(operator, exact):.3f}"
+    rows = []
+    for label, solver, params in contenders():
+        runs = [
+            timed(embed, operator, K, Settings(solver=solver, params=params, tol=TOLERANCE, seed=seed))
+            for seed in range(N_SEEDS)
+        ]
+        found = [result for _, result in runs]
+        shift = 0.0 if params.get("shift") == "centre" else shift_matvecs(operator, K)
+        counts = [(result.last.matvecs - shift) * graph.n_nodes / 1e6 for result in found]
+        angles = [
+            largest_principal_angle(result.embedding.vectors, exact, operator.metric) for result in found
+        ]
+        certified = "yes" if all(result.certificate.converged for result in found) else "no"
+        updates = f"{np.median(counts):.2f}, {min(counts):.2f} to {max(counts):.2f}"
+        seconds = f"{np.median([seconds for seconds, _ in runs]):.2f}"
+        name = f"{title}, {graph.n_nodes:,} nodes"
+        rows.append([name, spread, label, updates, seconds, f"{max(angles):.1e}", certified])
+    return rows

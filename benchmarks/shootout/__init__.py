@@ -24,7 +24,7 @@ from benchmarks.shootout.graphs import Case, cases
 from benchmarks.shootout.page import page, right, short
 
 PATIENCE = 25
-LEAST_SECONDS, MOST_SECONDS, DEFAULT_SECONDS = 5, 40, 60
+LEAST_SECONDS, MOST_SECONDS, DEFAULT_SECONDS = 5, 20, 30
 SLOWER = 4
 START_SECONDS = 15  # imports, reading the graph, the small run before
 RESULTS = Path(__file__).parents[1] / "results" / "shootout.json"

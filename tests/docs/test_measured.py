@@ -6,13 +6,17 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.__main__ import succeeds
 from benchmarks.blocks import ROOT, known_blocks, pages, places, shown_blocks, stored_blocks
 from benchmarks.records import changed_since, code_lines, overview, read_records, stale_suites
 from benchmarks.suites import LARGE, SUITES, suite_of
+
+from spectrograd.solvers import REGISTRY
 
 SHOWN = [(page, name) for page in pages() for name in shown_blocks(page)]
 
@@ -29,6 +33,20 @@ def test_every_stored_block_is_shown():
 @pytest.mark.parametrize("suite", [*SUITES, *LARGE], ids=lambda suite: suite.name)
 def test_every_block_of_a_suite_has_a_place(suite):
     assert set(suite.block_names) <= places()
+
+
+def test_every_solver_has_a_block_of_the_comparison():
+    methods = next(suite for suite in SUITES if suite.name == "methods")
+    assert set(methods.block_names) == {"methods", *(f"method-{name}" for name in REGISTRY)}
+
+
+def test_blocks_that_belong_to_no_suite_fail_their_suite(monkeypatch, capsys):
+    found = {"methods": "", "method-nobody": ""}
+    monkeypatch.setitem(sys.modules, "benchmarks.methods", SimpleNamespace(run=lambda: found))
+    monkeypatch.setattr("benchmarks.__main__.store", pytest.fail)
+    methods = next(suite for suite in SUITES if suite.name == "methods")
+    assert not succeeds(methods, {}, write=True)
+    assert "['method-nobody']" in capsys.readouterr().out
 
 
 def test_records_name_every_suite():
