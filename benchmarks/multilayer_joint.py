@@ -14,6 +14,7 @@ from spectrograd.labels.assign import assign
 from spectrograd.pipeline.merge import merge
 from spectrograd.pipeline.settings import Settings
 from spectrograd.solvers import Problem, Stopping, solve
+from spectrograd.solvers.settings import RunContext
 
 K, ALPHA, TOL = 5, 0.5, 1e-4
 
@@ -68,7 +69,7 @@ def joint(n_nodes: int = 4_000, seeds: tuple[int, ...] = (0, 1)) -> str:
             ),
             ("two stages, the steps of joint", *same_steps(layers, seed)),
         ]
-        solution, merged, _ = run(layers, K, Settings(seed=seed, tol=TOL))
+        solution, merged, _ = run(layers, K, Settings(seed=seed, tol=TOL), RunContext())
         n_edges = sum(layer.n_edges for layer in data.graph.layers)
         ways.append(("joint", solution.last.edges_seen / n_edges, 0.0, merged))
         for name, first, second, vectors in ways:

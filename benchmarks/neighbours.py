@@ -88,7 +88,7 @@ def _lists(points: Any, settings: tuple[int, ...]) -> tuple[Any, Any]:
     import faiss
 
     def build(near: Any) -> Any:
-        index = faiss.index_factory(near.shape[1], f"IVF{settings[0]},Flat")
+        index: Any = faiss.index_factory(near.shape[1], f"IVF{settings[0]},Flat")
         index.cp.max_points_per_centroid, index.cp.niter = 64, 10  # as rough as ours: enough for lists
         index.train(near)
         index.add(near)

@@ -118,7 +118,7 @@ def _spectralnet(known: Any, new: Any) -> Placed:
     for points in (known, new):
         model.predict(torch.tensor(points))
         rows.append(np.asarray(model.embeddings_, dtype=np.float64))
-    return Placed(*rows, *cost)
+    return Placed(rows[0], rows[1], *cost)
 
 
 if __name__ == "__main__":

@@ -151,9 +151,9 @@ def layers() -> str:
 def krylov_passes(operator: Operator, exact: np.ndarray, start: np.ndarray) -> int:
     """Products with the block until the true angle is met."""
     standard, k = Problem(operator, exact.shape[1], ENGINE).standard, exact.shape[1]
-    front = orthonormalize(ENGINE, np.ascontiguousarray(standard.enter(start), np.float32), None).Q
+    front = orthonormalize(ENGINE, np.ascontiguousarray(standard.transform(start), np.float32), None).Q
     basis = Basis(ENGINE, standard.operator, front, 40 * front.shape[1])
-    goal = standard.enter(exact)
+    goal = standard.transform(exact)
     rng = np.random.default_rng(0)
     for count in range(1, 40):
         basis.expand(rng)

@@ -1,6 +1,7 @@
 """The suites: which blocks each writes, which packages these speak of, and how long it takes.
 
-In the order in which ``python -m benchmarks --write`` runs them: what is cheap comes first.
+In the order in which ``python -m benchmarks --write`` runs them: what is cheap comes first. Minutes are those
+of two cores that do nothing else; of long suites they are extrapolated from the CPU seconds of some cases.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Suite:
     """A module ``benchmarks.NAME``, or a command of its own."""
 
     name: str
-    minutes: float  # on two cores that do nothing else
+    minutes: float
     packages: tuple[str, ...]
     blocks: tuple[str, ...] = ()  # the suite's own name, where there is one block only
     arguments: str = ""  # of a module that is run by itself, not by ``python -m benchmarks NAME``
@@ -67,42 +68,42 @@ SUITES = (
     Suite("drop_in", 2, (*POINTS, "estimators"), ("drop_in", "drop_in-short")),
     Suite("memory", 2, SOLVING),
     Suite("report_page", 1, ("report",)),
-    Suite("torch_engine", 3, SOLVING),
-    Suite("labelling", 2, ("kernels", "labels")),
-    Suite("cold_start", 4, (*CLUSTERING, "estimators")),
+    Suite("torch_engine", 2, SOLVING),
+    Suite("labelling", 1, ("kernels", "labels")),
+    Suite("cold_start", 2, (*CLUSTERING, "estimators")),
     Suite("paper_table", 1, (*LAYERS, "paper"), ("paper_table", "paper_table-short")),
-    Suite("small_graphs", 3, CLUSTERING),
-    Suite("regularization", 3, POINTS),
-    Suite("clothing", 1, (*LAYERS, "datasets")),
-    Suite("coordinate_power", 4, SOLVING),
-    Suite("dask_engine", 5, STORES, ("dask_engine", "dask_model")),
+    Suite("small_graphs", 0.5, CLUSTERING),
+    Suite("regularization", 1, POINTS),
+    Suite("clothing", 0.5, (*LAYERS, "datasets")),
+    Suite("coordinate_power", 2, SOLVING),
+    Suite("dask_engine", 4, STORES, ("dask_engine", "dask_model")),
     Suite("methods", 4, CLUSTERING, METHODS),
-    Suite("number_of_clusters", 10, POINTS),
-    Suite("faults", 10, ("cli", "io", "serialization", "store")),
-    Suite("reading", 4, ("graph", "io", "kernels")),
-    Suite("compressive", 40, (*CLUSTERING, "io", "store")),
-    Suite("sgd_labels", 5, CLUSTERING),
-    Suite("store", 5, ("io", "kernels", "store")),
-    Suite("update", 15, (*POINTS, "estimators", "store"), UPDATES),
-    Suite("neighbours", 10, ("kernels", "points")),
-    Suite("multilayer", 20, LAYERS),
-    Suite("ecosystem", 10, (*POINTS, "estimators")),
-    Suite("disk_passes", 15, STORES),
-    Suite("first_hour", 15, (*POINTS, "cli", "io")),
-    Suite("beyond", 15, (*LAYERS, "estimators"), tuple(f"beyond_{name}" for name in BEYOND)),
+    Suite("number_of_clusters", 5, POINTS),
+    Suite("faults", 7, ("cli", "io", "serialization", "store")),
+    Suite("reading", 2, ("graph", "io", "kernels")),
+    Suite("compressive", 25, (*CLUSTERING, "io", "store")),
+    Suite("sgd_labels", 4, CLUSTERING),
+    Suite("store", 3, ("io", "kernels", "store")),
+    Suite("update", 2, (*POINTS, "estimators", "store"), UPDATES),
+    Suite("neighbours", 3, ("kernels", "points")),
+    Suite("multilayer", 5, LAYERS),
+    Suite("ecosystem", 2, (*POINTS, "estimators")),
+    Suite("disk_passes", 3, STORES),
+    Suite("first_hour", 4, (*POINTS, "cli", "io")),
+    Suite("beyond", 8, (*LAYERS, "estimators"), tuple(f"beyond_{name}" for name in BEYOND)),
     Suite("partition", 5, CLUSTERING),
-    Suite("parametric", 15, (*POINTS, "torch")),
-    Suite("layer_weights", 20, LAYERS),
-    Suite("layers", 40, LAYERS),
-    Suite("sgd", 30, LAYERS, ("sgd", "sgd-joint", "sgd-batches", "sgd-cost")),
-    Suite("paper_studies", 20, (*SOLVING, "paper"), ("paper-seeds", "paper-ablation", "paper-scale")),
-    Suite("cluster_verdict", 60, (*POINTS, "aggregation")),
-    Suite("labels", 60, POINTS),
-    Suite("public", 60, POINTS, ("public", "public-predicted")),
-    Suite("campaigns", 60, (*LAYERS, "io", "serialization", "store")),
-    Suite("growth", 20, POINTS),
-    Suite("shootout", 60, POINTS, ("shootout", "shootout-short")),
-    Suite("graph_challenge", 40, (*CLUSTERING, "datasets")),
+    Suite("parametric", 4, (*POINTS, "torch")),
+    Suite("layer_weights", 2, LAYERS),
+    Suite("layers", 10, LAYERS),
+    Suite("sgd", 4, LAYERS, ("sgd", "sgd-joint", "sgd-batches", "sgd-cost")),
+    Suite("paper_studies", 6, (*SOLVING, "paper"), ("paper-seeds", "paper-ablation", "paper-scale")),
+    Suite("cluster_verdict", 4, (*POINTS, "aggregation")),
+    Suite("labels", 10, POINTS),
+    Suite("public", 24, POINTS, ("public", "public-predicted")),
+    Suite("campaigns", 12, (*LAYERS, "io", "serialization", "store")),
+    Suite("growth", 15, POINTS),
+    Suite("shootout", 20, POINTS, ("shootout", "shootout-short")),
+    Suite("graph_challenge", 15, (*CLUSTERING, "datasets")),
 )
 # not run by ``python -m benchmarks``: they want a folder, and the second one 50 GB of disk
 LARGE = tuple(

@@ -1,6 +1,6 @@
 """Public data against the best peers: every graph of the data folder and scikit-learn's sets, by family.
 
-`python -m benchmarks public [--write]` measures all of it with one thread and with two; some of it:
+`python -m benchmarks public [--write]` takes one thread for all of it, two for what is large; a part:
 
     python -m benchmarks.public [--family embedding ...] [--graph NAME ...] [--threads 1] [--quick] [--write]
 
@@ -27,6 +27,7 @@ from benchmarks.public.rows import measure
 from benchmarks.records import record
 
 Row = dict[str, Any]
+LARGE_FAMILIES = ("large", "points")  # what a second thread is for, unless a family is asked for
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str] = ()) -> dict[str, str]:
 def _run_threads(options: argparse.Namespace, threads: int) -> list[Row]:
     quick = "-quick" if options.quick else ""
     kept = RESULTS / f"public-{threads}{quick}.json"
-    chosen = [case for case in cases(options.quick) if _is_chosen(case, options)]
+    chosen = [case for case in cases(options.quick) if _is_chosen(case, options, threads)]
     rows: list[Row] = json.loads(kept.read_text()) if kept.exists() and _is_partial(options) else []
     names = {(case.family, case.name) for case in chosen}
     rows = [row for row in rows if (row["family"], row["graph"]) not in names]
@@ -61,8 +62,8 @@ def _run_threads(options: argparse.Namespace, threads: int) -> list[Row]:
     return rows
 
 
-def _is_chosen(case: Case, options: argparse.Namespace) -> bool:
-    in_family = not options.family or case.family in options.family
+def _is_chosen(case: Case, options: argparse.Namespace, threads: int) -> bool:
+    in_family = case.family in (options.family or (FAMILIES if threads == 1 else LARGE_FAMILIES))
     return in_family and (not options.graph or any(word in case.name for word in options.graph))
 
 

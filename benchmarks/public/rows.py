@@ -15,8 +15,8 @@ from benchmarks.public.worker import Worker
 SINE = 0.03  # of the largest angle between a span and the exact one: labels do not change below it
 RESIDUAL = 2e-3  # of the operator's width, where no gap determines the vectors
 NMI_MARGIN = 0.02
-PATIENCE = 6  # times our time that a peer may take
-LEAST_LIMIT = 20.0  # seconds
+PATIENCE = 5  # times our time that a peer may take
+LEAST_LIMIT = 10.0  # seconds
 
 Row = dict[str, Any]
 

@@ -23,8 +23,8 @@ from benchmarks.shootout.entrants import DEFAULT, ENTRANTS, OURS
 from benchmarks.shootout.graphs import Case, cases
 from benchmarks.shootout.page import page, right, short
 
-PATIENCE = 25
-LEAST_SECONDS, MOST_SECONDS, DEFAULT_SECONDS = 5, 20, 30
+PATIENCE = 10
+LEAST_SECONDS, MOST_SECONDS, DEFAULT_SECONDS = 5, 15, 20
 SLOWER = 4
 START_SECONDS = 15  # imports, reading the graph, the small run before
 RESULTS = Path(__file__).parents[1] / "results" / "shootout.json"

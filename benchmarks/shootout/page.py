@@ -15,8 +15,8 @@ Row = dict[str, Any]
 HEAD = """Seconds for the embedding (ours with its certificate), every peer at the loosest of three tolerances
 that still gives equal quality. A peer of equal quality has a trace within 1 % of the best, or an NMI within
 .01 of the best where classes are known; X marks a result that is silently wrong, - one that failed or was
-stopped after 25 times our time, or 20 s (or 4 times our time, if that is more; scikit-learn's default not
-before 30 s), and is then not run on larger graphs of the same kind."""
+stopped after 10 times our time, or 15 s (or 4 times our time, if that is more; scikit-learn's default not
+before 20 s), and is then not run on larger graphs of the same kind."""
 
 
 def page(cases: dict[str, Row]) -> str:

@@ -54,6 +54,12 @@ def test_records_name_every_suite():
     assert all(f"`{suite.command}`" in text for suite in (*SUITES, *LARGE))
 
 
+def test_all_but_the_billion_edges_fit_into_four_hours():
+    minutes = {suite.block_names[0]: suite.minutes for suite in (*SUITES, *LARGE)}
+    assert minutes.pop("larger_than_memory-billion") >= 60
+    assert sum(minutes.values()) <= 240
+
+
 def test_what_was_never_measured_is_stale():
     stale = (*stale_suites(), *LARGE)
     assert all(suite_of()[name] in stale for name in places() - set(stored_blocks()))
