@@ -328,6 +328,7 @@ class _LanczosProbe:
     ) -> None:
         self.engine = engine
         self.operator = operator
+        self.dtype = Q.dtype
         n = operator.n_nodes
         projected_out = [Q] if guards is None else [Q, guards.vectors]
         self.at = sum(X.shape[1] for X in projected_out)
@@ -356,6 +357,10 @@ class _LanczosProbe:
     def n_steps(self) -> int:
         return len(self.recurrence.alphas)
 
+    @cached_property
+    def _column_product(self) -> LinearMap:
+        return self.engine.column_product(self.operator, self.dtype)
+
     def step(self) -> None:
         """Mutates: one Lanczos step, which is one product."""
         if self.ended:
@@ -380,7 +385,7 @@ class _LanczosProbe:
     def _step_in_few_calls(self, vectors: RowBasis) -> None:
         """Mutates: the same step in fewer calls, on graphs that are not too large."""
         last = vectors.filled - 1
-        product = self.engine.apply(self.operator, vectors.columns(last, last + 1))[:, 0]
+        product = self._column_product(vectors.stored[last])
         coefficients, beta = vectors.append_orthogonal(product, self.at)
         self.ended = not beta > self.noise
         if last > self.at:  # the vector before the last is needed no more

@@ -281,6 +281,10 @@ class Engine(ABC):
         ends = np.cumsum([0, *(multivector.shape[1] for multivector in multivectors)])
         return tuple(self.columns(product, slice(*ends[i : i + 2])) for i in range(len(multivectors)))
 
+    def column_product(self, operator: Operator, dtype: DTypeLike) -> Callable[[Array], Array]:
+        """Return a function for many products of single columns: ``A x`` of an array (N,) of this type."""
+        return lambda x: self.to_numpy(self.apply(operator, self.from_numpy(x[:, None])))[:, 0]
+
     def subtract_low_rank(self, product: MultiVector, low_rank: LowRank, X: MultiVector) -> MultiVector:
         """``product - Z diag(a) Z' X`` with factors Z that are multivectors; may use the product's memory."""
         Z = low_rank.factors

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from spectrograd.engines.base import Coefficients, Engine, Work
+from spectrograd.engines.column_product import ColumnProduct, compiled_product, scipy_product
 from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.kernels.thresholds import USUAL, Thresholds
 from spectrograd.operators.base import Capability, Operator
@@ -67,7 +68,7 @@ class LocalEngine(Engine):
                 product -= operator.scaled_matrix @ X[:, 0]
                 return product[:, None]
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
-        from spectrograd.kernels.spmm import multiply
+        from spectrograd.kernels.spmm import IN_ORDER, multiply
 
         X = np.ascontiguousarray(X)
         # gathered rows, scaled once instead of once per entry
@@ -76,8 +77,33 @@ class LocalEngine(Engine):
         for b in operator.graph.blocks:
             rows = (b.start, b.indptr, b.indices)
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
-            multiply(rows, *numbers, X, V, out, len(b.indices) > self.thresholds.worth_threads)
+            threaded = len(b.indices) > self.thresholds.worth_threads
+            in_order = X.shape[1] > 1 or not operator.graph.is_resident
+            multiply(rows, *numbers, X, V, out, threaded, IN_ORDER if in_order else b.order)
         return out
+
+    def column_product(self, operator: Operator, dtype: DTypeLike) -> ColumnProduct:
+        """Prepare products of single columns: the same bits as :meth:`apply` in fewer calls."""
+        if not (isinstance(operator, SparseOperator) and operator.graph.is_resident):
+            return super().column_product(operator, dtype)
+        low_rank = operator.low_rank
+        operator = operator.astype(dtype)
+        if operator.n_nodes <= self.thresholds.small:
+            multiply = scipy_product(operator)
+        else:
+            multiply = compiled_product(operator, dtype, self.thresholds)
+        work = self.work
+
+        def product(x: Array) -> Array:
+            check()
+            work.passes += 1
+            work.matvecs += 1
+            result = multiply(x)
+            if low_rank is not None:
+                self.subtract_low_rank(result[:, None], low_rank, x[:, None])
+            return result
+
+        return product
 
     def subtract_low_rank(self, product: Array, low_rank: LowRank, X: Array) -> Array:
         """Mutates the product, which is then the result."""

@@ -60,27 +60,36 @@ class SpectralShape:
         return max(1.5, (top - value) / max(distance, 1e-6 * top))
 
 
+def random_basis(engine: Engine, operator: Operator, limit: int) -> Basis:
+    """The Krylov space of a random vector in standard form, before its first product."""
+    x = engine.random(operator.n_nodes, 1, SHAPE_SEED, np.float32)
+    start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
+    return Basis(engine, Coordinates.standard(engine, operator).operator, start, limit)
+
+
 def spectral_shape(
-    engine: Engine, operator: Operator, steps: int = SHAPE_STEPS, limit: int | None = None
+    engine: Engine,
+    operator: Operator,
+    steps: int = SHAPE_STEPS,
+    limit: int | None = None,
+    basis: Basis | None = None,
 ) -> SpectralShape:
     """Measure the shape of an operator's spectrum by so many products of one vector.
 
-    The basis has space for ``limit`` vectors, where a solver is to go on with it.
+    The basis has space for ``limit`` vectors, where a solver is to go on with it; a :func:`random_basis` that
+    was begun before is gone on with.
     """
-    standard = Coordinates.standard(engine, operator)
     n = operator.n_nodes
     width = operator.upper - operator.lower
     # 1. Lanczos' recurrence of a random vector
-    x = engine.random(n, 1, SHAPE_SEED, np.float32)
-    start = engine.combine(x, 1 / np.sqrt(engine.gram(x, x)))
     steps = min(steps, max(2, n // 3))
-    basis = Basis(engine, standard.operator, start, limit or steps)
+    basis = random_basis(engine, operator, limit or steps) if basis is None else basis
     rng = np.random.default_rng(SHAPE_SEED)
     featureless = SpectralShape(np.array([0.5, 1.0]) * width, np.array([1.5, float(n)]))
     try:
         while basis.done < steps and not basis.full:
             basis.expand(rng)
-        ritz = basis.ritz()
+        ritz = basis.ritz(min(steps, basis.done))
     except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
         return featureless
     # 2. quadrature: Ritz values are the nodes, squared first components the weights

@@ -6,8 +6,10 @@ pencil in the form a method multiplies; :class:`Basis`, a block Krylov space wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -88,6 +90,9 @@ def inverse_factor(M: Array, least: float = 1e-12) -> tuple[Array, int]:
     """
     if not np.isfinite(M).all():
         raise FloatingPointError("the vectors are too long for a Gram matrix")
+    if M.shape == (1, 1) and M[0, 0] > 1e-60:  # a single vector: the steps below, without LAPACK
+        length = math.sqrt(M[0, 0])
+        return np.array([[1 / math.sqrt(M[0, 0] / (length * length)) / length]]), 0
     # 1. columns of unit length: M becomes a correlation matrix
     squares = np.diag(M)
     lengths = np.sqrt(np.where(squares > 1e-60, squares, 1))  # a column of zeros stays one, and is lost
@@ -234,6 +239,10 @@ class Basis:
         self._tiny = 10 * float(np.finfo(self.dtype).eps) * (operator.upper - operator.lower)
         self._far = True  # the next product has parts along every vector, not only along the last ones
 
+    @cached_property
+    def _column_product(self) -> Callable[[Array], Array]:
+        return self.engine.column_product(self.operator, self.dtype)
+
     def numbers(self) -> dict[str, object]:
         """All plain values of the basis; with the vectors :meth:`restore` makes the basis again."""
         numbers = {name: getattr(self, name) for name in ("limit", "done", "filled", "products", "T")}
@@ -342,7 +351,7 @@ class Basis:
     def _expand_vector(self, vectors: RowBasis) -> bool:
         """Mutates: as :meth:`expand`, of one vector, in few calls; False where its product lies within."""
         new = self.filled
-        product = self.engine.apply(self.operator, vectors.columns(new - 1, new))[:, 0]
+        product = self._column_product(vectors.stored[new - 1])
         first = 0 if self._far else max(0, new - 2)
         coefficients, length = vectors.append_orthogonal(product, first)
         if not length > 10 * self._tiny:
@@ -388,9 +397,9 @@ class Basis:
         self.filled = new + 1
         self._far = True
 
-    def ritz(self) -> RitzValues:
-        """Ritz values and residuals of the multiplied vectors: a Rayleigh-Ritz step on T."""
-        m = self.done
+    def ritz(self, m: int | None = None) -> RitzValues:
+        """Ritz values and residuals of the first m multiplied vectors (None: all): Rayleigh-Ritz on T."""
+        m = self.done if m is None else m
         if not np.isfinite(self.T[: self.filled, :m]).all():
             raise FloatingPointError("the basis overflowed")
         # T is symmetric up to rounding; its upper triangle holds the coefficients

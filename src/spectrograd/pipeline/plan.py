@@ -218,6 +218,15 @@ MAX_COMPACT_LEVELS = 10
 MIN_NODES_PER_COLUMN = 6  # else a Krylov space is nearly all of the vectors there are
 
 
+def is_planned_by_cost(problem: Problem) -> bool:
+    """Whether the plan begins with a look at the spectrum: sparse, in memory, neither tiny nor compact."""
+    operator = problem.operator
+    if not isinstance(operator, SparseOperator) or operator.is_streamed or not problem.capabilities >= ALL:
+        return False
+    is_tiny = problem.n_nodes <= problem.engine.thresholds.all_vectors
+    return not (is_tiny or problem.passes_are_expensive or _is_small_and_compact(problem))
+
+
 def _is_small_and_compact(problem: Problem) -> bool:
     """Whether one vector of Lanczos is the plan by size alone; measurements take a third of a small solve.
 
@@ -298,12 +307,17 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"
 
 
+def look_size(k: int) -> int:
+    """Vectors of the basis of a look at the spectrum, with which ``lanczos`` can go on."""
+    return max(usual_basis_size(k, 1), SHAPE_STEPS + 1)
+
+
 def measure_features(problem: Problem) -> ProblemFeatures:
     """Measure the features of the cost model by products, searches and a matching; nothing is solved."""
     operator = problem.sparse
     sizes = problem.engine.thresholds
-    limit = max(usual_basis_size(problem.n_components, 1), SHAPE_STEPS + 1)
-    shape = spectral_shape(problem.engine, problem.operator, limit=limit)
+    limit = look_size(problem.n_components)
+    shape = spectral_shape(problem.engine, problem.operator, limit=limit, basis=problem.basis)
     entries = operator.graph.n_entries + 2 * operator.rank * problem.n_nodes
     shrinks = problem.n_nodes > sizes.small and operator.rank <= 1
     shrinkage = first_shrinkage(problem) if shrinks else 1.0

@@ -37,6 +37,7 @@ from spectrograd.operators.laplacian import (
 )
 from spectrograd.operators.similarity import SimilarityOperator, similarity_laplacian
 from spectrograd.operators.sparse import SparseOperator
+from spectrograd.pipeline.localization_look import SpectrumLook, begin_look
 from spectrograd.pipeline.memory_estimate import resident_bytes
 from spectrograd.pipeline.result import (
     CertifiedEmbedding,
@@ -335,37 +336,54 @@ class _ActiveProblem:
         """Solve with tau of 0, then ``TAU``, then ``MORE_TAU``, until the eigenvectors are not localised.
 
         A regularised problem has another spectrum, so another plan. A solve is given up as soon as its rough
-        vectors are seen to be localised: only the last one runs to its end.
+        vectors are seen to be localised, or not begun: only the last one runs to its end.
         """
         decision = Regularization(0.0, "not needed")
         before: CertifiedEmbedding | None = None
         while True:
-            next_tau = TAU if before is None else MORE_TAU if decision.tau < MORE_TAU else None
+            is_plain = decision.tau == 0
+            next_tau = TAU if is_plain else MORE_TAU if decision.tau < MORE_TAU else None
             # 1. The operator; localised vectors of the solve before are no start for it.
             operator = self.operator(decision.tau)
-            start = self.first_guess(operator) if before is None else self.start
+            start = self.first_guess(operator) if is_plain else self.start
             context = self.context if before is None else self.context_after(before)
-            # 2. Solve, under the eyes of a watch where there is a larger tau to go to.
-            n_trivial = self.n_trivial if before is None else min(1, self.n_trivial)
-            how = {"engine": context.engine, "tau": next_tau}
-            watch = _Watch(partial(self.decide_by_vectors, operator, n_trivial, **how))
+            # 2. Localised as the plan's look at the spectrum shows? Then there is nothing to solve.
+            n_trivial = self.n_trivial if is_plain else min(1, self.n_trivial)
+            decide = partial(self.decide_by_vectors, operator, n_trivial, engine=context.engine, tau=next_tau)
+            look = self.begin_look(operator, start, next_tau)
+            seen = None if look is None else look.decide(partial(decide, rough=True))
+            if seen is not None:
+                decision = seen
+                continue
+            # 3. Solve, under the eyes of a watch where there is a larger tau to go to.
+            watch = _Watch(decide)
             context = context if next_tau is None else replace(context, watch=watch)
-            result = embed(operator, self.k, self.settings, context, start=start)
+            basis = None if look is None else look.basis
+            del look
+            result = embed(operator, self.k, self.settings, context, start=start, look=basis)
             if before is not None:
                 result = result.after(before)
             if next_tau is None:
                 return result, operator, decision
-            # 3. Localised? The watch has seen it, or the solution shows it.
+            # 4. Localised? The watch has seen it, or the solution shows it.
             found = watch.decision or self.decide_by_result(operator, n_trivial, result, tau=next_tau)
             if found.tau <= decision.tau:
-                return result, operator, found if before is None else decision
+                return result, operator, found if is_plain else decision
             if result.stop_reason == INTERRUPTED:
-                if before is None:
+                if is_plain:
                     decision = replace(found, tau=0.0, reason="not used: interrupted before")
                 return result, operator, decision
             decision = found
             before = result.without_vectors()
-            del result, operator, watch, context, start  # large, and the next solve needs none of it
+            del result, operator, watch, context, start, basis  # large, and the next solve needs none of it
+
+    def begin_look(
+        self, operator: GraphOperator, start: Array | None, next_tau: float | None
+    ) -> SpectrumLook | None:
+        """The plan's look at the spectrum, where ``auto`` plans and there is a larger tau to go to."""
+        if next_tau is None or start is not None or self.n_trivial > 1 or self.settings.solver != "auto":
+            return None
+        return begin_look(operator, self.k, self.context.engine)
 
     def context_after(self, earlier: CertifiedEmbedding) -> RunContext:
         """The context of a solve that follows: what is left of the time budget, and the same moments."""

@@ -25,7 +25,7 @@ from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
 from spectrograd.engines.base import Engine
 from spectrograd.linalg.ldl import count_below
-from spectrograd.linalg.subspace import Ritz
+from spectrograd.linalg.subspace import Basis, Ritz
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.pipeline.checkpoints import load_result, save_result
@@ -328,25 +328,27 @@ def embed(
     *,
     start: Array | None = None,
     choices: Sequence[PlannedSolver] = (),
+    look: Basis | None = None,
 ) -> CertifiedEmbedding:
     """Embed an operator: the step ``Operator -> CertifiedEmbedding`` of the pipeline.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
     where the last one stopped, until the certificate is met. One that fails is an attempt like the
     others, with its error as outcome; only where all of them fail is there an error. The scale of the
-    weights plays no part.
+    weights plays no part. ``look`` is a Krylov basis of the equilibrated operator that the plan goes on with.
     """
     context = context or RunContext()
     fit = equilibrate(operator)
     if fit is None:
-        return _embed(operator, n_components, settings, context, start, choices)
+        return _embed(operator, n_components, settings, context, start, choices, look)
     inside = replace(
         context,
         hooks=[partial(_report, hook, fit.unit) for hook in context.hooks],
         watch=context.watch if fit.is_uniform else None,  # it looks at vectors of the operator it knows
     )
     begin = None if start is None else fit.transform(start)
-    return _embed(fit.operator, n_components, settings, inside, begin, choices).left(fit, context.engine)
+    found = _embed(fit.operator, n_components, settings, inside, begin, choices, look)
+    return found.left(fit, context.engine)
 
 
 def _report(hook: Hook, unit: float, progress: Progress) -> None:
@@ -360,10 +362,11 @@ def _embed(
     context: RunContext,
     start: Array | None,
     choices: Sequence[PlannedSolver],
+    look: Basis | None,
 ) -> CertifiedEmbedding:
     began = time.perf_counter()
     context = context.start_clock(settings)
-    problem = Problem(operator, n_components, context.engine, start)
+    problem = Problem(operator, n_components, context.engine, start, look)
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     pending = list(choices or choices_for(problem, settings))
