@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 anndata = pytest.importorskip("anndata")
+h5py = pytest.importorskip("h5py")
 sc = pytest.importorskip("scanpy")
 
 from spectrograd import GraphError, MultilayerGraph, metrics, read_graph  # noqa: E402
@@ -114,3 +115,15 @@ def test_errors_say_what_to_call(cells, tmp_path):
     damaged.write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with pytest.raises(GraphError, match=r"no readable \.h5ad file"):
         read_graph(damaged)
+    path = tmp_path / "cells.h5ad"
+    cells.write_h5ad(path)
+    with pytest.raises(GraphError, match=r"cells\.h5ad: .*distances to neighbours"):
+        read_graph(path, key="distances")
+    with h5py.File(path, "r+") as file:
+        file["obsp/connectivities/indices"][7] = 2**24
+    with pytest.raises(GraphError, match=r"cells\.h5ad: broken sparse matrix"):
+        read_graph(path)
+    with h5py.File(path, "r+") as file:
+        file["obs/_index"].attrs["encoding-type"] = "unknown"
+    with pytest.raises(GraphError, match=r"no readable \.h5ad file"):
+        read_graph(path)

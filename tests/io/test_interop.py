@@ -341,3 +341,28 @@ def test_repeats_are_told():
     multi = networkx.MultiGraph([("a", "b"), ("a", "b")])
     with pytest.warns(GraphWarning, match="1 repeated edges were summed"):
         assert spectrograd.from_networkx(multi).matrix[0, 1] == 2
+
+
+# --- AnnData
+
+
+def cells(matrix):
+    """What is read of an AnnData of three cells."""
+    return SimpleNamespace(obsp={"connectivities": matrix}, obsm={}, uns={}, obs_names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("index", [3, -1, 2**24])
+def test_neighbours_that_are_no_cells_are_refused(form, index):
+    """Compiled code of scipy, which transposes them, would read and write elsewhere."""
+    good = form(np.ones((3, 3)) - np.eye(3))
+    assert graph_of(cells(good)).names.tolist() == ["a", "b", "c"]
+    good.indices[2] = index
+    with pytest.raises(GraphError, match=f"broken sparse matrix: .* index {index}"):
+        graph_of(cells(good))
+
+
+@pytest.mark.parametrize("matrix", [np.ones((3, 2)), "text", np.array(["a"] * 9).reshape(3, 3)])
+def test_neighbours_that_are_no_square_matrix_are_refused(matrix):
+    with pytest.raises(GraphError):
+        graph_of(cells(matrix))

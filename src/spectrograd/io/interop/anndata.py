@@ -13,6 +13,9 @@ import scipy.sparse as sp
 
 from spectrograd.graph import Graph, GraphError
 from spectrograd.graph.node_names import as_objects
+from spectrograd.graph.validation import as_csr
+from spectrograd.io.edge_table import name_in_messages
+from spectrograd.io.matrices import decoding
 from spectrograd.system import check_version, need
 from spectrograd.typing import Array
 
@@ -93,7 +96,7 @@ def graph_of_cells(matrix: object, names: Array, key: str) -> Graph:
     """A graph of a matrix of ``obsp``; distances are refused, which are not symmetric."""
     if len(set(names)) < len(names):
         raise GraphError("names of cells occur twice: call adata.obs_names_make_unique() first")
-    weights = sp.csr_array(matrix)
+    weights = as_csr(matrix)  # checks the indices: of a damaged file scipy would transpose any
     if np.isnan(weights.data).any():
         raise GraphError(f"obsp[{key!r}] holds NaN: weights of neighbours are finite numbers")
     if _asymmetry(weights) > MAX_ASYMMETRY * np.abs(weights.data).max(initial=0):
@@ -131,19 +134,16 @@ def read_h5ad(path: str, key: str | None = None) -> tuple[Any, Array]:
     """
     h5py = need("h5py", "reading .h5ad")
     read_elem = need("anndata", "reading .h5ad").io.read_elem
-    try:
-        with h5py.File(path) as file:
-            if "obsp" not in file or "obs" not in file:
-                raise GraphError(f"{path}: holds no cells and neighbours (obs, obsp)")
-            noted = {name: _noted_keys(group) for name, group in file.get("uns", {}).items()}
+    with decoding(path, "no readable .h5ad file"), h5py.File(path) as file:
+        if "obsp" not in file or "obs" not in file:
+            raise GraphError(f"{path}: holds no cells and neighbours (obs, obsp)")
+        noted = {name: _noted_keys(group) for name, group in file.get("uns", {}).items()}
+        with name_in_messages(path):
             chosen = connectivities_key(file["obsp"], noted, key)
-            names = names_of_cells(file)
-            matrix = read_elem(file["obsp"][chosen])
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        if isinstance(error, GraphError):
-            raise
-        raise GraphError(f"{path}: no readable .h5ad file ({error})") from None
-    graph = graph_of_cells(matrix, names, chosen)
+        names = names_of_cells(file)
+        matrix = read_elem(file["obsp"][chosen])
+    with name_in_messages(path):
+        graph = graph_of_cells(matrix, names, chosen)
     return graph.matrix, names
 
 
