@@ -33,6 +33,7 @@ FORGOTTEN_ATTRIBUTES = (
     "n_neighbors_",
     "label_changes_",
     "_gap_at_fit",
+    "treatment_",
     *UPDATE_ATTRIBUTES,
 )
 

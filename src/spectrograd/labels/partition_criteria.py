@@ -18,6 +18,10 @@ from spectrograd.graph import Graph
 from spectrograd.labels.neighbor_labels import small_blocks
 from spectrograd.typing import Array
 
+# Relative information, in root nats, below which a layer counts less than others: random layers of degree 10
+# reach .03 to .2 by the partition that fits them best, layers with clusters .3 to 1.3.
+MIN_INFORMATION = 0.2
+
 
 def cluster_shares(graph: Graph, labels: ArrayLike, n_clusters: int | None = None) -> Array:
     """Share of the weight of all edges that joins each pair of clusters, in one pass over the edges.
@@ -182,6 +186,36 @@ def partition_criterion(
             total += float(weight) * _information_of_layer(layer, numbers, shares)
             weight_sum += float(weight)
     return total / weight_sum if weight_sum > 0 else 0.0
+
+
+def layer_information(layer: Graph, labels: Array) -> tuple[float, float]:
+    """Information about the edges of one layer, as it is and over the root of the entropy of the volumes.
+
+    Of a graph in memory with more components than clusters both are those within components.
+    """
+    shares = cluster_shares(layer, labels)
+    relative = _information_of_layer(layer, labels, shares)
+    return relative * volume_entropy(shares) ** 0.5, relative
+
+
+def information_scales(information: Array, weights: Array) -> Array:
+    """What the information about each layer is multiplied by, so that the sum is the mean share reached.
+
+    Parameters
+    ----------
+    information : array of shape (n_candidates, n_layers)
+        Of each candidate about each layer.
+    weights : array of shape (n_layers,)
+
+    Examples
+    --------
+    >>> links, neighbours = [0.4, 0.2], [0.9, 1.0]  # of two candidates: the second tells a tenth more of one
+    >>> found = np.array([links, neighbours]).T
+    >>> (found @ information_scales(found, np.ones(2))).round(2)  # and half of the other
+    array([0.71, 0.58])
+    """
+    best = np.maximum(information.max(axis=0), 0.0)
+    return np.asarray(weights / weights.sum() / (best + MIN_INFORMATION))
 
 
 def _information_of_layer(layer: Graph, labels: Array, shares: Array) -> float:

@@ -6,7 +6,7 @@ shares the clusters and nothing else (Paul and Chen 2016). Every layer may have 
 clusters. Layers of different kinds differ in how much there is to tell: neighbours of points are clustered
 wherever one cuts, links of a network are not. So each layer counts by the share of what the best candidate
 tells about it, and the mean over the layers decides. A random layer hardly adds to it
-(:data:`MIN_INFORMATION`), nor does a giant cluster.
+(:data:`~spectrograd.labels.partition_criteria.MIN_INFORMATION`), nor does a giant cluster.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from spectrograd.graph import Graph
 from spectrograd.labels import assign
 from spectrograd.labels.cluster_qr import pivot_centres
 from spectrograd.labels.kmeans import descend, unit_rows
-from spectrograd.labels.partition_criteria import partition_criterion
+from spectrograd.labels.partition_criteria import information_scales, layer_information
 from spectrograd.operators.base import Operator
 from spectrograd.pipeline.layer_embeddings import n_linked_components
+from spectrograd.pipeline.layer_treatment import choose_vectors
 from spectrograd.pipeline.result import CertifiedEmbedding
 from spectrograd.pipeline.rough_solve import rough_embed
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.treatment import Treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.system import one_thread
 from spectrograd.typing import Array, JsonObject
@@ -42,9 +44,6 @@ MERGES: tuple[tuple[str, Mapping[str, object]], ...] = (
 # Starts of k-means for a candidate where QR cannot cluster it.
 CANDIDATE_STARTS = 2
 MAX_STEPS = 20  # of that descent
-# Relative information, in root nats, below which a layer counts less than others: random layers of degree 10
-# reach .03 to .2 by the partition that fits them best, layers with clusters .3 to 1.3.
-MIN_INFORMATION = 0.2
 # Share of the information by which clusters may fall behind the next best candidate of the last fit before
 # a refit is advised: some labels move with every change.
 MAX_EVIDENCE_LOSS = 0.1
@@ -68,6 +67,10 @@ class Candidate:
         Clusters of its rows.
     information : array of shape (n_layers,)
         The clusters' relative information about the edges of each layer.
+    layer
+        The number of a layer alone, or None.
+    treatment
+        Which vectors make the clusters, where that was compared.
     """
 
     aggregation: str
@@ -77,6 +80,7 @@ class Candidate:
     labels: Array
     information: Array
     layer: int | None = None
+    treatment: Treatment | None = None
 
     def name(self, layer_names: Sequence[str]) -> str:
         """Name for messages."""
@@ -96,8 +100,8 @@ class AggregationChoice:
     reason
         One sentence.
     information
-        Share of the relative information that every candidate reaches (:func:`information_scales`), by
-        name; empty where nothing was compared.
+        Share of the relative information that every candidate reaches, by name; empty where nothing was
+        compared.
     layer
         The number of the layer that was chosen alone, or None.
     scales
@@ -211,31 +215,16 @@ def choose_candidate(
     choice = AggregationChoice(
         best.aggregation, reason, best.params, information, best.layer, tuple(scales.tolist())
     )
-    return choice, best
-
-
-def information_scales(information: Array, weights: Array) -> Array:
-    """What the information about each layer is multiplied by, so that the sum is the mean share reached.
-
-    Parameters
-    ----------
-    information : array of shape (n_candidates, n_layers)
-        Relative information of each candidate about each layer.
-    weights : array of shape (n_layers,)
-
-    Examples
-    --------
-    >>> links, neighbours = [0.4, 0.2], [0.9, 1.0]  # of two candidates: the second tells a tenth more of one
-    >>> found = np.array([links, neighbours]).T
-    >>> (found @ information_scales(found, np.ones(2))).round(2)  # and half of the other
-    array([0.71, 0.58])
-    """
-    best = np.maximum(information.max(axis=0), 0.0)
-    return np.asarray(weights / weights.sum() / (best + MIN_INFORMATION))
+    if with_edges or best.layer is not None:
+        return choice, best
+    vectors, treatment = choose_vectors(
+        best.operator, best.embedding, best.labels, layers, shares, settings, context
+    )
+    return choice, replace(best, embedding=vectors, treatment=treatment)
 
 
 def _information_by_layer(graphs: Sequence[Graph], labels: Array) -> Array:
-    return np.array([partition_criterion(graph, labels) for graph in graphs])
+    return np.array([layer_information(graph, labels)[1] for graph in graphs])
 
 
 def _merges(layers: Layers, with_edges: bool) -> list[tuple[str, Mapping[str, object]]]:

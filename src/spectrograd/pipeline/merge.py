@@ -39,6 +39,7 @@ from spectrograd.pipeline.rough_solve import REASON as ROUGH
 from spectrograd.pipeline.rough_solve import certify_rough, comparing, is_rough, rough_embed
 from spectrograd.pipeline.settings import Settings
 from spectrograd.pipeline.solve import certify_solution, embed
+from spectrograd.pipeline.treatment import Treatment
 from spectrograd.solvers.settings import RunContext
 from spectrograd.typing import Array
 
@@ -51,7 +52,7 @@ class Merged:
 
     ``result`` is set where the aggregation found the merged embedding itself; ``scores`` where the
     layers were embedded. ``candidate`` is the embedding that ``auto`` compared, for whoever leaves the solver
-    to it as well.
+    to it as well, and ``treatment`` which vectors of it make the clusters, where that was compared.
     """
 
     operator: Operator
@@ -64,6 +65,7 @@ class Merged:
     inputs: Layers | None = None
     chosen: AggregationChoice = ASKED_FOR
     candidate: CertifiedEmbedding | None = None
+    treatment: Treatment | None = None
 
     @property
     def distances(self) -> Array:
@@ -263,6 +265,7 @@ def _merge_by_choice(
         inputs=layers,
         chosen=choice,
         candidate=best.embedding,
+        treatment=best.treatment,
     )
     if not merged.layers_behind:
         return merged

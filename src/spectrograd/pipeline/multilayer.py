@@ -62,7 +62,10 @@ class PreparedLayers:
             if not layer.certificate.converged
         ]
         certificate = replace(solved.certificate, uncertified_layers=tuple(short))
-        return make_result(
+        treatment = self.merged.treatment
+        if treatment is not None and treatment.rows == "commute" and solved.Q.shape[1] == self.n_components:
+            treatment = None  # solved for anew, with the columns asked for
+        result = make_result(
             replace(solved, certificate=certificate),
             embedding=with_all_nodes(solved, self.graph, kept, self.masked),
             operator=self.merged.operator,
@@ -74,6 +77,7 @@ class PreparedLayers:
             merged=replace(self.merged, layers=layers),
             multivector=multivector_of_all_nodes(solved, context, self.graph.n_nodes, kept, self.masked),
         )
+        return replace(result, treatment=treatment)
 
     def _on_all_nodes(self, layer: CertifiedEmbedding) -> CertifiedEmbedding:
         vectors = with_all_nodes(layer, self.graph, self.kept, self.masked).vectors

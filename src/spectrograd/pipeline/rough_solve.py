@@ -75,7 +75,8 @@ def rough_embed(
         except (sla.ArpackError, np.linalg.LinAlgError):
             pass  # the plan has other ways
     found = embed(operator, n_components, settings, replace(context, certifies=False))
-    return replace(found, certificate=unmeasured_certificate(found.embedding.eigenvalues, UNMEASURED))
+    certificate = unmeasured_certificate(found.embedding.eigenvalues, UNMEASURED)
+    return replace(found, certificate=certificate, reason=REASON)
 
 
 def _is_for_arpack(operator: Operator, k: int, context: RunContext) -> bool:

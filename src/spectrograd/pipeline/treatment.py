@@ -439,8 +439,20 @@ def _measured(plan: Plan, result: Result, graph: Graph) -> Candidate:
 
 def candidate_of(plan: Plan, shares: Array, labels: Array) -> Candidate:
     """A candidate with the criteria of its partition, whose clusters share the edges like that."""
-    criteria = (edge_information(shares), _largest_share(labels), relative_information(shares))
-    return Candidate(plan.name, plan.n_columns, plan.tau, plan.rows, *criteria)
+    return candidate_of_shares(plan, edge_information(shares), relative_information(shares), labels)
+
+
+def candidate_of_shares(plan: Plan, criterion: float, relative: float, labels: Array) -> Candidate:
+    """A candidate whose criteria are known, of several layers for instance."""
+    return Candidate(
+        plan.name,
+        plan.n_columns,
+        plan.tau,
+        plan.rows,
+        float(criterion),
+        _largest_share(labels),
+        float(relative),
+    )
 
 
 def _largest_share(labels: Array) -> float:
