@@ -99,6 +99,18 @@ def test_a_jump_far_below_the_edge_of_the_bulk_is_not_clear():
     assert widest_gap([0, 0.01, *np.linspace(0.37, 0.48, 19)]).clear  # a ratio that no bulk is needed for
 
 
+def test_pieces_that_hang_on_by_an_edge_are_no_clear_number():
+    """The eigenvalue of a clique of four is far below the others, and its vector lives on four nodes."""
+    random = datasets.make_block_model(600, 1, mean_degree=14, random_state=0).graph.matrix
+    clique = np.ones((4, 4)) - np.eye(4)
+    joined = sp.lil_array(sp.block_diag([random, clique]))
+    joined[0, 600] = joined[600, 0] = 1
+    with pytest.warns(GraphWarning, match="no clear number: 2 clusters .* count pieces"):
+        model = SpectralClustering("auto", random_state=0).fit(Graph.from_matrix(joined.tocsr()))
+    assert widest_gap(model.eigengap_.eigenvalues, model.eigengap_.bulk_edge).clear  # by eigenvalues alone
+    assert not model.eigengap_.clear
+
+
 def test_a_second_look_keeps_to_memory_and_time():
     data = datasets.make_block_model(1680, 28, mean_degree=20, mixing=0.2, random_state=0)
     for limit in ({"memory_limit": resident_bytes(data.graph, 21)}, {"time_budget": 1e-3}):

@@ -45,6 +45,9 @@ class Eigengap:
         Gaps over a power of the upper eigenvalue: the quantity that is compared.
     bulk_edge : float or None
         Where the eigenvalues of a random graph with as many edges begin; None where that is not known.
+    has_pieces : bool
+        Whether an eigenvector before the gap lives on a tiny part of the graph: then a piece is counted as a
+        cluster, and the number is not clear.
     """
 
     n_clusters: int
@@ -52,6 +55,7 @@ class Eigengap:
     gaps: Array
     jumps: Array
     bulk_edge: float | None = None
+    has_pieces: bool = False
 
     @property
     def runners_up(self) -> tuple[int, ...]:
@@ -85,7 +89,7 @@ class Eigengap:
         before it (geometric graphs, whose eigenvalues have no bulk).
         """
         k = self.n_clusters
-        if self.ambiguous or len(self.eigenvalues) - k - 1 < MIN_VALUES_BEYOND:
+        if self.has_pieces or self.ambiguous or len(self.eigenvalues) - k - 1 < MIN_VALUES_BEYOND:
             return False
         gap = self._relative_gap
         ratio = self._ratio
@@ -126,6 +130,9 @@ class Eigengap:
             nearly += ", ..." if len(others) > MAX_SHOWN_RIVALS else ""
             taken = f"no clear number: {k} clusters were taken"
             return f"{taken}, but the eigenvalues speak nearly as well for {nearly}"
+        if self.has_pieces:
+            taken = f"no clear number: {k} clusters were taken"
+            return f"{taken}, but the eigenvalues count pieces that hang on the rest by few edges"
         return (
             f"no clear number: {k} clusters were taken, but the eigenvalues go on rising after their largest "
             f"jump (looked for up to {len(self.eigenvalues) - 1} clusters)"

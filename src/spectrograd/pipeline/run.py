@@ -163,7 +163,7 @@ def _warn_if_fewer_are_clear(result: Result, prepared: PreparedGraph, settings: 
         return
     edge = bulk_edge([prepared.part], settings.laplacian, result.regularization.tau)
     found = widest_gap(values, edge)
-    if found.clear and found.n_clusters < k:
+    if found.clear and found.n_clusters < k and not result.regularization.localized:
         warn(
             f"{k} clusters were asked for, and the eigenvalues speak clearly for {found.n_clusters}: borders "
             "of more of them are arbitrary",

@@ -199,7 +199,8 @@ class PreparedGraph:
         """
         # 1. the gap among the first eigenvalues
         edge = bulk_edge([self.part], nodes.settings.laplacian, decision.tau)
-        gap = widest_gap(solved.embedding.eigenvalues, edge)
+        n_trivial = nodes.n_trivial if decision.tau == 0 else 1
+        gap = nodes.judged(widest_gap(solved.embedding.eigenvalues, edge), operator, n_trivial, solved)
         more = n_more_eigenvalues(self.part.n_nodes)
         if not (gap.asks_for_more and more > nodes.k and self._has_means(nodes, solved, more)):
             return solved, gap
@@ -208,7 +209,7 @@ class PreparedGraph:
         # (the regularisation is decided: a second look does not change it)
         further = wide.with_tau(decision)[0]
         second = widest_gap(further.embedding.eigenvalues, edge)
-        n_trivial = nodes.n_trivial if decision.tau == 0 else 1
+        second = nodes.judged(second, operator, n_trivial, further)
         # 3. accept the second look only if it is clear, complete and not localised
         localized = nodes.decide_by_result(operator, n_trivial, further).tau > 0
         if further.stop_reason == INTERRUPTED or localized or not second.clear:
@@ -326,6 +327,20 @@ class _ActiveProblem:
             how |= {"engine": found.embedding.engine}
             return self.decide_by_vectors(operator, n_trivial, found.embedding.multivector, **how)
         return self.decide_by_vectors(operator, n_trivial, found.embedding.vectors, **how)
+
+    def judged(
+        self, gap: Eigengap, operator: GraphOperator, n_trivial: int, found: CertifiedEmbedding
+    ) -> Eigengap:
+        """The gap, which is not clear where a vector before it is localised."""
+        how: dict[str, Any] = {}
+        vectors: MultiVector
+        if isinstance(found.embedding, DistributedEmbedding):
+            how = {"engine": found.embedding.engine}
+            vectors = found.embedding.engine.columns(found.embedding.multivector, slice(0, gap.n_clusters))
+        else:
+            vectors = found.embedding.vectors[:, : gap.n_clusters]
+        decision = self.decide_by_vectors(operator, n_trivial, vectors, **how)
+        return replace(gap, has_pieces=bool(decision.localized))
 
     def with_tau(self, decision: Regularization) -> Found:
         operator = self.operator(decision.tau)
