@@ -21,7 +21,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-WITHOUT_WHEELS = ("primme",)  # a rival in the benchmarks; pip would have to compile it to read its metadata
 SMOKE = """
 import spectrograd
 from spectrograd import SpectralClustering, datasets, metrics
@@ -204,7 +203,7 @@ def lower_bounds(extra: str | None) -> list[str]:
 
 def check_bounds(python: Path, extra: str | None) -> str:
     """Resolve the lower bounds together, as wheels, without installing."""
-    pinned = [name for name in lower_bounds(extra) if not name.startswith(WITHOUT_WHEELS)]
+    pinned = lower_bounds(extra)
     options = ("--dry-run", "--ignore-installed", "--quiet", "--only-binary=:all:")
     run(python, "-m", "pip", "install", *options, *pinned)
     return f"{len(pinned)} requirements"

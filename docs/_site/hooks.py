@@ -52,9 +52,12 @@ def _expanded(entry: Any, docs: Path, placed: set[str]) -> Any:
     return entry
 
 
-def _listed(pages: Any, docs: Path, placed: set[str]) -> list[str]:
-    found: list[str] = []
+def _listed(pages: Any, docs: Path, placed: set[str]) -> list[Any]:
+    found: list[Any] = []
     for page in pages:
+        if isinstance(page, dict):
+            found.append(_expanded(page, docs, placed))
+            continue
         names = (
             sorted(path.relative_to(docs).as_posix() for path in docs.glob(page)) if "*" in page else [page]
         )
