@@ -50,6 +50,21 @@ def seconds_per_pass(graph: Any, n_columns: int = 8) -> float:
     return median(times)
 
 
+def memory_bandwidth(n_numbers: int = 1 << 24) -> float:
+    """Bytes per second of the triad ``a = b + s c`` (McCalpin's STREAM), by all threads numba may use."""
+    import numba
+    import numpy as np
+
+    @numba.njit(parallel=True)
+    def triad(a: Any, b: Any, c: Any, s: float) -> None:
+        for i in numba.prange(len(a)):
+            a[i] = b[i] + s * c[i]
+
+    a, b, c = (np.ones(n_numbers) for _ in range(3))  # far more than caches hold
+    triad(a, b, c, 3.0)  # compiles
+    return 3 * a.nbytes / best_of(lambda: triad(a, b, c, 3.0))
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
