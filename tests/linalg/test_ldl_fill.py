@@ -39,6 +39,13 @@ def test_planar_graphs_keep_their_little_fill():
     assert estimate_fill(graph) < MANY * graph.n_edges / 4
 
 
+def test_clusters_in_the_plane_are_no_tube():
+    # five clouds one after the other: their factor was estimated at 17 times its operations
+    points, _ = datasets.make_gaussian_mixture(9_000, 5, random_state=0)
+    graph = knn_graph(points, 10, connect=True)
+    assert estimate_factor_size(graph).operations < 8 * graph.factor_layout[1].operations
+
+
 def test_few_components_are_looked_at_whatever_their_number(monkeypatch):
     many = Graph.from_matrix(sp.block_diag([np.ones((5, 5)) - np.eye(5)] * 2_000, format="csr"))
     calls = []

@@ -374,10 +374,11 @@ def _cuts_of_a_tube(widths: Array, separator: float) -> float:
 
     A search that starts at an end fills the cross-section after some levels. A square or a ball has two to
     three times as many levels as twice that, which is what the law of shrinking separators stands for; more
-    of them make a tube (a trajectory of cells with noise in many dimensions).
+    of them make a tube (a trajectory of cells with noise in many dimensions). The slower end counts: a search
+    leaves a round cluster across all of its width, so the last levels are wide at once.
     """
     filled = widths >= separator / 2
-    radius = max(1, min(int(np.argmax(filled)), int(np.argmax(filled[::-1]))))
+    radius = max(1, int(np.argmax(filled)), int(np.argmax(filled[::-1])))
     return max(0.0, len(widths) / (2 * radius) - ROUND_LEVELS - 1)
 
 
