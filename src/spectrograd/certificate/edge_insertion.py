@@ -24,7 +24,6 @@ to B: where t grows A does not lose by it, where t falls by s it loses at most `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +31,6 @@ import scipy.sparse as sp
 from spectrograd.certificate.certificate import MAX_MISS_ODDS, ComplementBound
 from spectrograd.typing import Array
 
-BISECTIONS = 10  # of the interval from the last eigenvalue to complete_below: tau to a thousandth of it
 POWER_STEPS = 30  # of the power method for y
 DEGREE_SLACK = 1e-6  # of a degree: stored weights are float32
 
@@ -74,48 +72,46 @@ class PencilUpdate:
     def bound_after(self, complete_below: float, top: float) -> float | None:
         """About the highest tau above ``top`` with at most K eigenvalues below it; None: there is none.
 
-        By bisection: the diagonal falls with tau, so a matrix that is semidefinite at one tau is so at all
-        below. The tau that is returned was tried itself.
+        ``diag(g) - E`` is semidefinite where ``E y <= g y`` for some ``y > 0`` (Collatz and Wielandt), and
+        ``g = a - tau b`` falls with tau: so every y gives a tau of its own, and the power method looks for a
+        better y.
         """
         if not complete_below > top:
             return None
-        bound = None
-        low = top
-        high = complete_below
-        for _ in range(BISECTIONS):
-            tau = (low + high) / 2
-            if self._stays_semidefinite(complete_below, tau):
-                bound = low = tau
-            else:
-                high = tau
-        return bound
-
-    @cached_property
-    def _edges_of_changed_rows(self) -> tuple[Array, sp.csr_array]:
-        """The rows that gained edges, and those edges between them."""
-        rows = np.flatnonzero(np.diff(self.edges.indptr))
-        return rows, self.edges[rows][:, rows]
-
-    def _stays_semidefinite(self, complete_below: float, tau: float) -> bool:
-        """Whether ``diag(g) - E + R`` is seen to be positive semidefinite at tau."""
-        # g = (e - r) - tau (e - r) + (complete_below - tau) d, less a slack for stored weights, and less r
-        g = self.more_diagonal - tau * self.more_mass + (complete_below - tau) * self.mass
-        g -= DEGREE_SLACK * (self.mass + np.maximum(self.more_mass, 0))
+        # 1. g = a - tau b: a = (e - r) + complete_below d - r, less a slack for stored weights; b = d + e - r
+        slack = DEGREE_SLACK * (self.mass + np.maximum(self.more_mass, 0))
+        a = self.more_diagonal + complete_below * self.mass - slack
         if self.lost is not None:
-            g -= self.lost
-        if g.min() < 0:
-            return False
-        # elsewhere the matrix is diagonal, and g >= 0 is enough
-        rows, edges = self._edges_of_changed_rows
-        own = g[rows]
+            a -= self.lost
+        b = self.mass + self.more_mass
+        # 2. rows without new edges: g >= 0 is enough
+        rows = np.flatnonzero(np.diff(self.edges.indptr))
+        others = np.ones(len(a), bool)
+        others[rows] = False
+        limit = min(_highest(a[others], b[others]), (1 - DEGREE_SLACK) * complete_below)
+        if not limit > top:
+            return None
+        # 3. rows with new edges
+        edges = self.edges[rows][:, rows]
+        a = a[rows]
+        b = b[rows]
         y = np.ones(len(rows))
-        if not (own > 0).all():
-            return False
-        # A vector y > 0 with E y <= g y proves it (Collatz-Wielandt); the power method looks for one.
+        best = top
         for _ in range(POWER_STEPS):
-            pull = edges @ y
-            if (pull <= own * y).all():
-                return True
-            y = (y + pull / own) / 2
-            y /= y.max()
-        return False
+            pull = (edges @ y) / y
+            best = max(best, min(limit, _highest(a - pull, b)))
+            own = a - best * b
+            if best == limit or not (own > 0).all():
+                break
+            # half a step of the power method for diag(g)^-1 E: a whole one may alternate
+            y *= (1 + pull / own) / 2
+            y /= y.max(initial=0)
+        return float(best) if best > top else None
+
+
+def _highest(a: Array, b: Array) -> float:
+    """The highest tau with ``a - tau b >= 0`` everywhere, for ``b >= 0``."""
+    positive = b > 0
+    if (a[~positive] < 0).any():
+        return -np.inf
+    return float(np.min(a[positive] / b[positive], initial=np.inf))
