@@ -11,7 +11,7 @@ import pytest
 from spectrograd.datasets import make_block_model, make_gaussian_mixture
 from spectrograd.engines import LocalEngine
 from spectrograd.graph import Graph
-from spectrograd.graph.ordering import near_order, reordered
+from spectrograd.graph.ordering import LENGTH_WINDOW, length_order, near_order, reordered
 from spectrograd.kernels.graph import permute
 from spectrograd.kernels.thresholds import Thresholds
 from spectrograd.pipeline import embed
@@ -68,6 +68,30 @@ def test_an_expander_does_not():
 
 def test_small_graphs_stay_as_they_are(scattered):
     assert near_order(scattered) is None
+    assert length_order(scattered, thresholds=Thresholds(small=5000)) is None
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_long_rows_come_first_in_each_window(first):
+    graph = make_block_model(5000, 3, mean_degree=8, degree_exponent=2.5, random_state=0).graph
+    before = np.random.default_rng(0).permutation(5000).astype(np.int32) if first else None
+    order = length_order(graph, before)
+    places = np.arange(5000) if before is None else before
+    lengths = np.diff(graph.pattern[0])[order]
+    for start in range(0, 5000, LENGTH_WINDOW):
+        window = slice(start, start + LENGTH_WINDOW)
+        assert sorted(order[window]) == sorted(places[window])
+        assert (np.diff(lengths[window]) <= 0).all()
+
+
+def test_rows_of_one_length_and_very_long_ones_stay():
+    n = 6000
+    nodes = np.arange(n)
+    ring = Graph.from_edges(nodes, (nodes + 1) % n, n_nodes=n)
+    assert length_order(ring) is None
+    assert length_order(ring, nodes[::-1]) is not None  # the order that was given
+    dense = make_block_model(5000, 3, mean_degree=60, random_state=0).graph
+    assert length_order(dense) is None
 
 
 @pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "shift-invert"])

@@ -114,6 +114,9 @@ class LocalEngine(Engine):
         """Compute ``diag(a) Z' X``, summed in float64 whatever the type of X."""
         if X.dtype != np.float32:
             return low_rank.astype(X.dtype).projected(X)
+        if X.size <= CACHED_NUMBERS:
+            with one_thread():
+                return low_rank.astype(np.float64).projected(X.astype(np.float64)).astype(X.dtype)
         factors = np.ascontiguousarray(low_rank.astype(X.dtype).factors)
         return (low_rank.coefficients[:, None] * self.gram(factors, X)).astype(X.dtype)
 

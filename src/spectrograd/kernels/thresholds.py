@@ -26,6 +26,8 @@ class Thresholds:
         float64, 1.6 to 3.5 times).
     reordered_from, near
         Nodes below which all vectors fit into a core's own cache; rows of eight float32 that do.
+    long_rows
+        Entries per row, in the mean, from which the ends of rows take no time beside their entries.
     all_vectors, dense_at_most
         Nodes up to which all eigenvectors take no longer than a few of them and a look at the spectrum; and
         up to which they are a candidate.
@@ -45,6 +47,7 @@ class Thresholds:
     wide: int = 48
     reordered_from: int = 30_000
     near: int = 8192
+    long_rows: int = 48
     all_vectors: int = 250
     dense_at_most: int = 1500
     far_too_much: int = 160

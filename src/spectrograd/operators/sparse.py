@@ -69,7 +69,10 @@ class LowRank:
             out[:, 0] -= small[0, 0] * Z[:, 0]
         elif Z.shape[1] == 1 and out.flags.c_contiguous:  # in place: half the traffic of a temporary
             update = dger if out.dtype == np.float64 else sger
-            update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
+            if out.shape[1] == 1:  # a column is contiguous in either order: one long update, not N short ones
+                update(-1.0, Z[:, 0], small[0], a=out, overwrite_a=True)
+            else:
+                update(-1.0, small[0], Z[:, 0], a=out.T, overwrite_a=True)
         else:
             out -= Z @ small
 

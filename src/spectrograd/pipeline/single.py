@@ -23,7 +23,7 @@ from spectrograd.graph.components import (
     subgraph,
 )
 from spectrograd.graph.features import FeatureGraph
-from spectrograd.graph.ordering import near_order, reordered
+from spectrograd.graph.ordering import length_order, near_order, reordered
 from spectrograd.labels.eigengap import Eigengap, bulk_edge, n_eigenvalues, n_more_eigenvalues, widest_gap
 from spectrograd.operators.laplacian import (
     MORE_TAU,
@@ -241,9 +241,13 @@ def prepare_graph(graph: Graph, settings: Settings, context: RunContext) -> Prep
         return PreparedGraph(graph, graph.subgraph(kept), kept, connectivity)
     if not graph.is_resident:
         return _prepare_stored(graph, connectivity)
-    # 2. the active nodes alone, numbered such that neighbours are near each other in memory
+    # 2. the active nodes alone, numbered such that neighbours are near each other in memory and rows of
+    # equal length side by side
     part = subgraph(graph, kept)
-    order = near_order(part, context.engine.thresholds) if connectivity.groups is None else None
+    order = None
+    if connectivity.groups is None:
+        sizes = context.engine.thresholds
+        order = length_order(part, near_order(part, sizes), sizes)
     if order is not None:
         part = reordered(part, order)
         kept = kept[order]
