@@ -12,11 +12,19 @@ from spectrograd import Graph, GraphError, SpectralClustering, datasets, open_st
 from spectrograd.cli import main
 from spectrograd.estimators.settings import make_settings
 from spectrograd.operators.laplacian import laplacian
-from spectrograd.pipeline.memory_estimate import check_limit, resident_bytes, solver_bytes, streamed_bytes
+from spectrograd.pipeline.memory_estimate import (
+    BASE_BYTES,
+    _buffers,
+    check_limit,
+    resident_bytes,
+    solver_bytes,
+    streamed_bytes,
+)
 from spectrograd.pipeline.plan import plan
 from spectrograd.solvers.base import Problem
 from spectrograd.store.edge_batches import GraphSource, IngestSettings
 from spectrograd.store.ingest import ingest
+from spectrograd.store.reader import N_BUFFERS
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +87,30 @@ def test_info_tells_what_a_store_needs(large, capsys):
     assert main(["info", str(large), "-k", "12"]) == 0
     said = capsys.readouterr().out
     assert f"memory   about {resident_bytes(disk, 12) / 1e6:,.0f} MB loaded" in said
-    assert f"--memory-limit {streamed_bytes(disk, 12) // 1_000_000 + 1}MB on" in said
+    assert f"--memory-limit {streamed_bytes(disk, 12, memory_limit=0) // 1_000_000 + 1}MB on" in said
+
+
+@pytest.mark.parametrize("extra", [0, 8])
+def test_a_run_by_parts_stays_within_its_limit(large, tmp_path, extra):
+    """The least, and with space for some more columns at once."""
+    disk, summary = open_store(large), tmp_path / "run.json"
+    limit = streamed_bytes(disk, 12, memory_limit=0) + 4 * extra * disk.n_nodes
+    assert streamed_bytes(disk, 12, memory_limit=limit) <= limit < streamed_bytes(disk, 12)
+    command = ("-m", "spectrograd", "cluster", large, "-k", 12, "--memory-limit", limit, "-q")
+    peak, _ = peak_of(*command, "-o", tmp_path / "labels.csv", "--summary-json", summary)
+    assert peak < 1.1 * limit
+    told = json.loads(summary.read_text())
+    assert "memory is short" in told["solver"]["reason"]
+    assert told["certificate"]["converged"]
+
+
+def test_thirty_two_vectors_of_twenty_million_nodes_fit_6_gb(large):
+    """One billion edges: their blocks have 16 MB each, as smaller stores may have."""
+    disk = open_store(large)
+    per_node = streamed_bytes(disk, 32, memory_limit=0) - BASE_BYTES - _buffers(disk)
+    usual = streamed_bytes(disk, 32) - BASE_BYTES - _buffers(disk)
+    whole = BASE_BYTES + N_BUFFERS * (16 << 20)
+    assert whole + 20_000_000 * per_node // disk.n_nodes < 6e9 < whole + 20_000_000 * usual // disk.n_nodes
 
 
 def test_mixtures_of_many_vectors_take_the_memory_of_their_columns(large):

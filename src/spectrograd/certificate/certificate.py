@@ -146,6 +146,7 @@ def _degrees(operator: Operator) -> Iterator[Array]:
 GAP_BISECTIONS = 8  # of the gap, to see how far the evidence reaches: to half a per cent
 BULK_GAP_RATIO = 20.0  # times every later gap: where clusters end and a bulk begins
 MAX_EXCLUDED_WEIGHT = 1e-3  # length of a vector on excluded rows; float32 leaves some 1e-6 there
+EXCLUDED_CHUNK = 1 << 16  # excluded rows that are looked at together
 PROBE_NOISE = 1e-5  # of the width: a gap that is no less than this below zero may be none, seen in float32
 
 
@@ -458,10 +459,11 @@ def _object_to_excluded_weight(engine: Engine, operator: Operator, Q: MultiVecto
     if rows is None or not len(rows):
         return ""
     # the part of each vector on excluded rows, as a norm in the metric
-    is_excluded = np.zeros((operator.n_nodes, 1))
-    is_excluded[rows] = 1
-    part = engine.scale_rows(Q, engine.from_numpy(is_excluded))
-    squares = np.diag(engine.gram(part, part, engine.load_operator(operator).metric))
+    squares = np.zeros(Q.shape[1])
+    for first in range(0, len(rows), EXCLUDED_CHUNK):
+        some = rows[first : first + EXCLUDED_CHUNK]
+        mass = np.ones(len(some)) if operator.metric is None else operator.metric[some]
+        squares += mass @ engine.to_numpy(Q, some).astype(np.float64) ** 2
     if float(squares.max()) <= MAX_EXCLUDED_WEIGHT**2:
         return ""
     n_wrong = int((squares > MAX_EXCLUDED_WEIGHT**2).sum())

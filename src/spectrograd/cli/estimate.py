@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import cast
@@ -15,13 +16,14 @@ from spectrograd.graph import Graph, MultilayerGraph
 from spectrograd.labels.eigengap import FIRST_MAX_CLUSTERS
 from spectrograd.operators.laplacian import Kind, laplacian, masked_laplacian
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.memory_estimate import resident_bytes, solver_bytes, streamed_bytes
+from spectrograd.pipeline.memory_estimate import max_columns, resident_bytes, solver_bytes, streamed_bytes
 from spectrograd.pipeline.plan import PlannedSolver, choose
 from spectrograd.solvers.base import Problem
 
 # Passes over the edges that the default solvers took on graphs of all kinds, from block models to roads.
 FEW_PASSES = 10
 MANY_PASSES = 200
+MAX_SAMPLE_COLUMNS = 8  # of a pass over a graph on disk: all may not fit
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,15 @@ def estimate(
     largest = max(graph.layers, key=lambda layer: layer.n_edges)
     n_components = max(1, min(k, largest.n_nodes - 1))
     operator = _operator(largest, kind)
-    problem = Problem(operator, min(n_components, operator.n_nodes - 1))
+    columns = max_columns(operator, memory_limit)
+    problem = Problem(operator, min(n_components, operator.n_nodes - 1), max_columns=columns)
     choice = choose(problem, memory_limit) if solver == "auto" else PlannedSolver(solver, "asked for")
     one_pass = graph.n_layers * _seconds_per_pass(operator, problem.n_components)
     if graph.is_resident:
         memory = resident_bytes(graph, n_components, choice.name) + solver_bytes(largest, choice.name)
     else:
-        memory = streamed_bytes(graph, n_components, solver)
+        limit = math.inf if memory_limit is None else memory_limit
+        memory = streamed_bytes(graph, n_components, solver, limit)
     return Estimate(choice, memory, one_pass)
 
 
@@ -77,7 +81,7 @@ def memory_line(graph: Graph | MultilayerGraph, k: int) -> str:
     here = f"memory   about {resident_bytes(graph, k) / 1e6:,.0f} MB"
     if graph.is_resident:
         return here
-    least = streamed_bytes(graph, k) // 1_000_000 + 1
+    least = streamed_bytes(graph, k, memory_limit=0) // 1_000_000 + 1
     return f"{here} loaded; on disk it can stay from --memory-limit {least}MB on"
 
 
@@ -117,11 +121,12 @@ def _without_isolated(graph: Graph) -> Graph:
 
 def _seconds_per_pass(operator: SparseOperator, k: int) -> float:
     engine = LocalEngine()
-    block = np.ones((operator.n_nodes, k))
+    n_columns = min(k, MAX_SAMPLE_COLUMNS) if operator.is_streamed else k
+    block = np.ones((operator.n_nodes, n_columns), np.float32 if operator.is_streamed else np.float64)
     engine.apply(operator, block)  # compiled, and in the caches
     began = time.perf_counter()
     engine.apply(operator, block)
-    return time.perf_counter() - began
+    return (time.perf_counter() - began) * k / n_columns
 
 
 def print_plan(

@@ -36,7 +36,7 @@ DISK_BANDWIDTH = 1e9  # bytes per second
 NETWORK_BANDWIDTH = 1e9
 
 
-def predicted_seconds(solver: str, problem: Problem, width: int) -> float | None:
+def predicted_seconds(solver: str, problem: Problem, width: int, n_parts: int = 1) -> float | None:
     """Seconds with blocks of ``width`` columns and the probe's; None for operators that have no edges.
 
     Parameters
@@ -47,6 +47,8 @@ def predicted_seconds(solver: str, problem: Problem, width: int) -> float | None
         With an operator that is streamed, or on an engine whose rounds are expensive.
     width
         Columns of the solver.
+    n_parts
+        Parts of the columns, each of which reads the edges for itself.
     """
     operator = problem.operator
     if not isinstance(operator, SparseOperator):
@@ -58,7 +60,7 @@ def predicted_seconds(solver: str, problem: Problem, width: int) -> float | None
     computing = graph.n_entries * columns * cost.per_product
     reading = 0.0
     if isinstance(graph, StoredGraph) and not problem.engine.is_distributed:
-        reading = graph.bytes_from_disk / DISK_BANDWIDTH
+        reading = n_parts * graph.bytes_from_disk / DISK_BANDWIDTH
     # 2. messages: on a cluster every row goes to the others once
     moved = 4 * problem.n_nodes * columns if problem.engine.is_distributed else 0
     messages = cost.rounds * problem.engine.cost.per_round + moved / NETWORK_BANDWIDTH

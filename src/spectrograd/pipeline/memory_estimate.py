@@ -10,8 +10,11 @@ from spectrograd.engines import on_cluster
 from spectrograd.graph import Graph, GraphError, MultilayerGraph
 from spectrograd.graph.feature_rows import BLOCK_ENTRIES, ResidentFeatures
 from spectrograd.graph.features import FeatureGraph
+from spectrograd.operators.base import Operator
+from spectrograd.operators.sparse import SparseOperator
 from spectrograd.solvers import solver_class
-from spectrograd.solvers.ritz import usual_width
+from spectrograd.solvers.base import Problem, filter_columns, usual_width
+from spectrograd.solvers.chebyshev_by_parts import MIN_COLUMNS, columns_by_parts
 from spectrograd.store import StoredGraph, is_store, open_store
 from spectrograd.store.reader import N_BUFFERS
 from spectrograd.system import as_bytes
@@ -20,9 +23,7 @@ BASE_BYTES = 220_000_000  # interpreter, libraries, compiled kernels
 # Copies of an N x K block of float64 that solvers in memory hold at once, and the guard columns they add.
 RESIDENT_BLOCKS = 6
 GUARD_COLUMNS = 8
-# Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
-# place; and the K vectors of the last good state.
-STREAM_BLOCKS = 2
+BY_PARTS = ("auto", "chebyshev")  # solvers that may take some columns at a time
 # Of the certificate: Ritz vectors, their products, and each once more while they are rotated.
 CERTIFICATE_BLOCKS = 4
 BYTES_PER_NODE = 52  # degrees, diagonal, metric and regularisation in two types, components, labels, order
@@ -43,14 +44,36 @@ def _bytes_of_edges(layer: Graph) -> int:
     return 12 * rows.n_entries if isinstance(rows, ResidentFeatures) else 4 * BLOCK_ENTRIES
 
 
-def streamed_bytes(graph: Graph | MultilayerGraph, k: int, solver: str = "auto") -> int:
-    """Bytes for K vectors of a graph on disk: float32 blocks of the solver or of the certificate."""
+def streamed_bytes(
+    graph: Graph | MultilayerGraph, k: int, solver: str = "auto", memory_limit: float = math.inf
+) -> int:
+    """Bytes for K vectors of a graph on disk: float32 blocks of the solver or of the certificate.
+
+    Where these exceed the limit: of a filter and a certificate that take some columns at a time, if the
+    solver may be that. With a limit of 0 it is the least that will do.
+    """
     # float32; solver and certificate do not hold their blocks at the same time
     blocks = 4 * max(_columns(k, solver), CERTIFICATE_BLOCKS * _result_columns(k, solver))
     layers = [layer for layer in graph.layers if isinstance(layer, StoredGraph)]
     if len(layers) > 1:  # the subspaces of the layers are kept
         blocks += 8 * k * len(layers)
-    return BASE_BYTES + _buffers(graph) + graph.n_nodes * (BYTES_PER_NODE + blocks)
+    usual = BASE_BYTES + _buffers(graph) + graph.n_nodes * (BYTES_PER_NODE + blocks)
+    if usual <= memory_limit or len(layers) > 1 or solver not in BY_PARTS:
+        return usual
+    n_columns = columns_by_parts(k, _columns_within(graph, memory_limit))
+    return min(usual, BASE_BYTES + _buffers(graph) + graph.n_nodes * (BYTES_PER_NODE + 4 * n_columns))
+
+
+def max_columns(operator: Operator, memory_limit: int | None) -> int | None:
+    """How many columns of float32 a limit leaves space for beside a graph on disk; None without a limit."""
+    if memory_limit is None or not (isinstance(operator, SparseOperator) and operator.is_streamed):
+        return None
+    return _columns_within(operator.graph, memory_limit)
+
+
+def _columns_within(graph: Graph | MultilayerGraph, memory_limit: float) -> int:
+    budget = memory_limit - BASE_BYTES - _buffers(graph) - graph.n_nodes * BYTES_PER_NODE
+    return max(0, int(budget // (4 * graph.n_nodes)))
 
 
 def _columns(k: int, solver: str) -> int:
@@ -58,7 +81,7 @@ def _columns(k: int, solver: str) -> int:
     own = None if solver == "auto" else solver_class(solver).streamed_columns(k)
     if own is not None:
         return own
-    return STREAM_BLOCKS * (usual_width(k) + PROBE_COLUMNS) + k
+    return filter_columns(k)
 
 
 def _result_columns(k: int, solver: str) -> int:
@@ -76,6 +99,14 @@ def doubles_fit(graph: Graph, k: int, memory_limit: int | None) -> bool:
     """Whether the certificate of a graph on disk may have its blocks in float64."""
     doubles = graph.n_nodes * (BYTES_PER_NODE + 8 * CERTIFICATE_BLOCKS * k)
     return memory_limit is None or BASE_BYTES + _buffers(graph) + doubles <= memory_limit
+
+
+def columns_of_certificate(problem: Problem) -> int | None:
+    """Columns that the certificate may multiply at once; None: all."""
+    k = problem.n_components
+    if problem.max_columns is None or problem.max_columns >= CERTIFICATE_BLOCKS * k:
+        return None
+    return max(MIN_COLUMNS, (problem.max_columns - k) // 2)
 
 
 def _buffers(graph: Graph | MultilayerGraph) -> int:
@@ -135,7 +166,7 @@ def open_within(
     if limit is None or resident_bytes(graph, k, solver) <= limit:
         return _loaded(graph)
     # what is left keeps the first row blocks in memory (a fixed prefix: each pass reads the same blocks)
-    spare = limit - streamed_bytes(graph, k, solver)
+    spare = limit - streamed_bytes(graph, k, solver, limit)
     if spare < 0:
         raise GraphError(f"{path}: {too_little(limit, limit - spare, k)}")
     return open_store(path, memory_limit=spare + _buffers(graph))

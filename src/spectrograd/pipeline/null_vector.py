@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import scipy.linalg as la
 
 from spectrograd.certificate.lanczos_probe import Guards, MeasuredRitz, select_accurate
 from spectrograd.engines.base import MultiVector
+from spectrograd.linalg.projection_by_parts import project_by_parts
 from spectrograd.linalg.subspace import Ritz, deflated_ritz, orthogonality_error, rayleigh_ritz, residuals
 from spectrograd.operators.base import Operator
 from spectrograd.operators.sparse import SparseOperator
-from spectrograd.pipeline.memory_estimate import doubles_fit
+from spectrograd.pipeline.memory_estimate import columns_of_certificate, doubles_fit
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.loop import Solution
 from spectrograd.solvers.settings import SolverSettings
@@ -57,6 +59,11 @@ def measure_pairs(
         rounding = operator.rounding(np.float64)
         return known[0], known[1] + rounding, rounding, known[2]
     Q = solution.Q
+    at_once = columns_of_certificate(problem)
+    if at_once is not None and Q.dtype != np.float64 and isinstance(settings.tol, str):
+        ritz, measured = _measure_by_parts(problem, Q, null, at_once)
+        rounding = problem.sparse.rounding(Q.dtype, blocked=True)
+        return ritz, measured + rounding, rounding, evidence.guards
     if Q.dtype != np.float64 and not _float32_suffices(problem, settings):
         Q = problem.orthonormalize(engine.astype(Q, np.float64)).Q
     ritz = deflated_rayleigh_ritz(problem, Q, null)
@@ -65,6 +72,25 @@ def measure_pairs(
     if ritz.Q.dtype != np.float64:
         rounding = problem.sparse.rounding(ritz.Q.dtype, blocked=True)
     return ritz, residuals(engine, problem.engine_operator, ritz) + rounding, rounding, evidence.guards
+
+
+def _measure_by_parts(
+    problem: Problem, Q: MultiVector, null: Array | None, n_columns: int
+) -> tuple[Ritz, Array]:
+    """Ritz pairs and bounds on their residuals where memory is short; may mutate Q."""
+    engine = problem.engine
+    metric = problem.engine_operator.metric
+    # 1. the null vector in place of its approximation, as in ``deflated_ritz``
+    if null is not None:
+        unit = engine.from_numpy(null[:, None].astype(Q.dtype))
+        rotation = la.qr(engine.gram(Q, unit, metric))[0]
+        rest = np.diag(np.arange(len(rotation)) > 0).astype(float)
+        Q = engine.combine_inplace(Q, rotation @ rest, unit, np.eye(1, len(rotation)))
+    # 2. Rayleigh-Ritz, some columns at a time
+    projection = project_by_parts(engine, problem.random_walk, metric, (Q,), n_columns)
+    values, rotation = projection.ritz(n_exact=0 if null is None else 1)
+    measured = projection.residuals(values, rotation)
+    return Ritz(values, engine.combine_inplace(Q, rotation), None), measured
 
 
 def _float32_suffices(problem: Problem, settings: SolverSettings) -> bool:

@@ -23,15 +23,15 @@ from spectrograd.operators.base import ALL
 from spectrograd.operators.sparse import SparseOperator
 from spectrograd.pipeline import few_pass_cost
 from spectrograd.pipeline.memory_estimate import (
-    STREAM_BLOCKS,
     largest_basis,
     solver_bytes,
     spare_bytes,
 )
-from spectrograd.solvers.base import Problem
+from spectrograd.solvers.base import STREAM_BLOCKS, Problem, usual_width
+from spectrograd.solvers.chebyshev_by_parts import columns_at_once, held_columns
 from spectrograd.solvers.lanczos import usual_basis_size
 from spectrograd.solvers.lanczos_few_passes import MAX_BASIS_BLOCKS
-from spectrograd.solvers.ritz import guarded_width, usual_width
+from spectrograd.solvers.ritz import guarded_width
 from spectrograd.solvers.settings import SolverSettings
 
 
@@ -347,6 +347,8 @@ def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Planned
         f"{where}: few passes of {width} columns and {PROBE_COLUMNS} of the probe, and "
         f"{STREAM_BLOCKS} blocks of these in memory at most"
     )
+    if problem.is_short_of_memory:
+        return (_filter_by_parts(problem, where),)
     seconds = {name: few_pass_cost.predicted_seconds(name, problem, width) for name in few_pass_cost.COSTS}
     if blocks < MIN_KRYLOV_BLOCKS:
         choice = PlannedSolver("chebyshev", small, seconds=seconds["chebyshev"])
@@ -358,6 +360,20 @@ def plan_few_passes(problem: Problem, memory_limit: int | None) -> tuple[Planned
         PlannedSolver("chebyshev", f"escalated: {small}", seconds=seconds["chebyshev"]),
         *_last_within(problem, memory_limit),
     )
+
+
+def _filter_by_parts(problem: Problem, where: str) -> PlannedSolver:
+    """A filter that takes some columns at a time: every part of them is a pass."""
+    assert problem.max_columns is not None
+    k = problem.n_components
+    at_once = columns_at_once(k, problem.max_columns)
+    reason = (
+        f"{where}, and memory is short: a filter that takes {at_once} of {held_columns(k)} columns at a time"
+    )
+    n_parts = -(-held_columns(k) // at_once)
+    width = held_columns(k) - PROBE_COLUMNS
+    seconds = few_pass_cost.predicted_seconds("chebyshev", problem, width, n_parts)
+    return PlannedSolver("chebyshev", reason, seconds=seconds)
 
 
 def _blocks_within(problem: Problem, width: int, memory_limit: int | None) -> int:

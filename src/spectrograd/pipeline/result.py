@@ -409,10 +409,15 @@ class DistributedEmbedding(Embedding):
 
 
 def embedding_of(engine: Engine, operator: Operator, Q: MultiVector, values: Array) -> Embedding:
-    """The columns of Q in order and with their signs; on the host, unless the edges are not there either."""
-    if not (engine.is_distributed and operator.is_streamed):
+    """The columns of Q in order and with their signs; on the host, unless the edges are not there either.
+
+    May mutate Q where the graph is on disk: there is no memory for a copy.
+    """
+    if not operator.is_streamed:
         return arrange(engine.to_numpy(Q), values, operator.names)
     order = np.argsort(values, kind="stable")
     signs = np.where(engine.column_statistics(Q).peaks < 0, -1.0, 1.0)
-    multivector = engine.combine(Q, np.diag(signs)[:, order])
-    return DistributedEmbedding(engine, multivector, values[order], operator.names)
+    multivector = engine.combine_inplace(Q, np.diag(signs)[:, order])
+    if engine.is_distributed:
+        return DistributedEmbedding(engine, multivector, values[order], operator.names)
+    return Embedding(engine.to_numpy(multivector), values[order], operator.names)

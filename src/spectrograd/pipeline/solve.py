@@ -29,6 +29,7 @@ from spectrograd.linalg.subspace import Basis, Ritz
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.pipeline.checkpoints import load_result, save_result
+from spectrograd.pipeline.memory_estimate import columns_of_certificate, max_columns
 from spectrograd.pipeline.null_vector import (
     deflated_rayleigh_ritz,
     insert_null_vector,
@@ -147,7 +148,8 @@ def _certify(
     null: Array | None,
 ) -> CertifiedEmbedding:
     engine = context.engine
-    problem = Problem(operator, solution.Q.shape[1], engine)
+    columns = None if engine.is_distributed else max_columns(operator, settings.memory_limit)
+    problem = Problem(operator, solution.Q.shape[1], engine, max_columns=columns)
     # 1. Without a pass, where the last product of the solver and its probe will do.
     known = _certify_by_last_product(problem, solution, settings, null)
     if known is not None:
@@ -203,9 +205,7 @@ def _certify_before_bulk(
     if first is None or sine_bound(ritz.values, measured, half_way) <= GOOD_ANGLE:
         return None
     engine = problem.engine
-    inside = Ritz(
-        ritz.values[:first], engine.columns(ritz.Q, slice(first)), engine.columns(ritz.AQ, slice(first))
-    )
+    inside = Ritz(ritz.values[:first], engine.columns(ritz.Q, slice(first)), None)
     rest = engine.columns(ritz.Q, slice(first, None))
     guards = Guards(rest, ritz.values[first:], measured[first:])
     evidence = Evidence(float(ritz.values[first]), guards=guards)
@@ -302,7 +302,9 @@ def _bound_complement(
             return ComplementBound(
                 beyond if count == problem.n_components else top, complete_below=complete_below
             )
-    # 4. A Lanczos probe of random vectors in the complement.
+    # 4. A Lanczos probe of random vectors in the complement, which holds a copy of the vectors.
+    if columns_of_certificate(problem) is not None:
+        return UNPROBED if complement_bound is None else complement_bound
     seed = settings.seed
     until = context.certified_by
     rng = np.random.default_rng(None if seed is None else (seed, 1))  # not what the solver started from
@@ -366,7 +368,8 @@ def _embed(
 ) -> CertifiedEmbedding:
     began = time.perf_counter()
     context = context.start_clock(settings)
-    problem = Problem(operator, n_components, context.engine, start, look)
+    columns = None if context.engine.is_distributed else max_columns(operator, settings.memory_limit)
+    problem = Problem(operator, n_components, context.engine, start, look, max_columns=columns)
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
     pending = list(choices or choices_for(problem, settings))

@@ -51,16 +51,21 @@ REGISTRY = {
     "coordinate-power": "power:CoordinatePower",
 }
 
+SHORT_OF_MEMORY = "where memory is short"
 EXPENSIVE_PASSES = "where passes are expensive"
 ON_TORCH = "on engine 'torch'"
 CONDITIONS: Mapping[str, Callable[[Problem], bool]] = {
+    SHORT_OF_MEMORY: lambda problem: problem.is_short_of_memory,
     EXPENSIVE_PASSES: lambda problem: problem.passes_are_expensive,
     ON_TORCH: lambda problem: "tensors" in problem.capabilities,
 }
 # name -> {condition: "module:class"}: another class of the same method, run instead of the registered one
-# where the condition holds. Its hyperparameters have the same names.
+# where the condition holds; the first one counts. Its hyperparameters have the same names.
 VARIANTS: Mapping[str, Mapping[str, str]] = {
-    "chebyshev": {EXPENSIVE_PASSES: "chebyshev_few_passes:FewPassChebyshev"},
+    "chebyshev": {
+        SHORT_OF_MEMORY: "chebyshev_by_parts:ChebyshevByParts",
+        EXPENSIVE_PASSES: "chebyshev_few_passes:FewPassChebyshev",
+    },
     "lanczos": {EXPENSIVE_PASSES: "lanczos_few_passes:FewPassLanczos"},
     "sgd": {ON_TORCH: "torch_sgd:TorchSGD"},
     "sgd-paper": {ON_TORCH: "torch_sgd:TorchPaperSGD"},

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from spectrograd.certificate.block_probe import PROBE_COLUMNS
 from spectrograd.certificate.certificate import ComplementBound
 from spectrograd.certificate.lanczos_probe import Evidence
 from spectrograd.engines import Engine, LocalEngine
@@ -47,6 +48,7 @@ class Problem:
 
     ``start`` is an N x K guess for a warm start, an array or a multivector of the engine, or None. ``basis``
     is a Krylov basis of one random vector, which the plan looked at: a solver may go on with it.
+    ``max_columns`` is how many columns of float32 a memory limit leaves space for, beside a graph on disk.
     """
 
     operator: Operator
@@ -54,6 +56,7 @@ class Problem:
     engine: Engine = field(default_factory=LocalEngine)
     start: MultiVector | None = None
     basis: Basis | None = None
+    max_columns: int | None = None
 
     def __post_init__(self) -> None:
         n_nodes = self.operator.n_nodes
@@ -112,6 +115,11 @@ class Problem:
         return self.engine.cost.is_expensive or self.operator.is_streamed
 
     @property
+    def is_short_of_memory(self) -> bool:
+        """Whether the blocks of a filter with all columns do not fit the memory limit."""
+        return self.max_columns is not None and self.max_columns < filter_columns(self.n_components)
+
+    @property
     def sparse(self) -> SparseOperator:
         """The operator of a solver that needs its edges."""
         if not isinstance(self.operator, SparseOperator):
@@ -164,6 +172,22 @@ class Problem:
             return self.orthonormalize(start, rng).Q
         guess = self.engine.random(self.n_nodes, self.n_components, new_seed(rng), np.float64)
         return self.orthonormalize(guess, rng).Q
+
+
+# Of a filter over a stream, in float32: a block and the one before or its product, which are turned in their
+# place; and the K vectors of the last good state.
+STREAM_BLOCKS = 2
+
+
+def usual_width(k: int) -> int:
+    """K and at least three guard vectors, to a multiple of 4."""
+    width = k + max(3, k // 5)
+    return width + -width % 4
+
+
+def filter_columns(k: int) -> int:
+    """Columns of float32 that a filter over a stream holds for K vectors."""
+    return STREAM_BLOCKS * (usual_width(k) + PROBE_COLUMNS) + k
 
 
 def copy_generator(rng: np.random.Generator) -> np.random.Generator:

@@ -19,7 +19,7 @@ from spectrograd.engines.base import MultiVector, new_seed
 from spectrograd.linalg.chebyshev_filter import Filter, Filtering
 from spectrograd.linalg.subspace import Ritz, inverse_factor, orthogonality_error, orthonormalize, residuals
 from spectrograd.operators.base import Operator
-from spectrograd.solvers.base import Problem, Progress, Solver, State, copy_generator
+from spectrograd.solvers.base import Problem, Progress, Solver, State, copy_generator, usual_width
 from spectrograd.typing import Array
 
 BULK_RESIDUAL = 1e-3  # of the width: what is asked of vectors that no gap determines
@@ -179,12 +179,6 @@ def guarded_width(problem: Problem, guard: int | None) -> int:
     """Columns to iterate on: K and some guard vectors, ``usual_width`` unless ``guard`` is set."""
     k = problem.n_components
     return min(usual_width(k) if guard is None else k + guard, problem.n_nodes)
-
-
-def usual_width(k: int) -> int:
-    """K and at least three guard vectors, to a multiple of 4."""
-    width = k + max(3, k // 5)
-    return width + -width % 4
 
 
 def guarded_start(problem: Problem, width: int, rng: np.random.Generator, dtype: DTypeLike) -> MultiVector:
