@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import dask_model
 from benchmarks.harness import table
 from spectrograd import datasets, open_store
 from spectrograd.engines import make_engine
@@ -19,10 +20,6 @@ from spectrograd.solvers import Problem, Stopping, make_solver, solve
 from spectrograd.solvers.settings import RunContext
 
 WORKERS, K = 2, 5
-# Of the prototype's runs (2e8 entries, 12 float32 columns, random node order): seconds of a thread per entry.
-PER_ENTRY = 1.7e-8
-NETWORK = 1.2e9  # bytes per second that a worker receives: 10 GbE
-COLUMNS, DEGREE, THREADS = 12, 20, 16
 
 
 # Nodes and mean degree; SPECTROGRAD_STORE=folder adds a graph on disk, whatever its size.
@@ -33,7 +30,7 @@ Run = tuple[float, Any]  # seconds and the engine
 
 
 def run() -> dict[str, str]:
-    return {"dask_engine": _overhead(), "dask_model": _model()}
+    return {"dask_engine": _overhead(), "dask_model": dask_model.run()}
 
 
 def _overhead() -> str:
@@ -107,32 +104,3 @@ def _from_store(path: str, name: str) -> Run:
     reading = time.perf_counter() - began
     seconds, engine = _embedded(graph, name, STORE_K, "auto")
     return reading + seconds, engine
-
-
-def _model() -> str:
-    rows = []
-    for edges in (1e10, 1e11):
-        for workers in (16, 64, 256):
-            n_nodes = 2 * edges / DEGREE
-            for share in (1.0, 0.1):
-                block = 4 * 2 * edges / workers + 8 * n_nodes
-                multivectors = 5 * 4 * COLUMNS * n_nodes / workers
-                got = (workers - 1) / workers * 4 * COLUMNS * n_nodes * share
-                computing = 2 * edges / workers / THREADS * PER_ENTRY
-                rows.append(
-                    (
-                        f"{edges:.0e}".replace("+", ""),
-                        workers,
-                        f"{share:.0%}",
-                        f"{got * workers / 1e9:,.0f}",
-                        f"{got / 1e9:,.1f}",
-                        f"{(block + multivectors + got) / 1e9:,.0f}",
-                        f"{computing:,.1f}",
-                        f"{got / NETWORK:,.0f}",
-                    )
-                )
-    head = (
-        *("edges", "workers", "halo share", "GB moved per pass", "GB received by a worker"),
-        *("GB of memory of a worker, at most", "s computing", "s receiving"),
-    )
-    return table(head, rows)
