@@ -103,3 +103,16 @@ def test_a_warm_start_takes_fewer_products(disk):
     warm = Problem(problem.operator, K, problem.engine, np.asarray(cold.Q), max_columns=problem.max_columns)
     again = solve(warm, make_solver("chebyshev", angle=0.01), seed=1)
     assert again.history[-1].matvecs < cold.history[-1].matvecs
+
+
+def test_the_null_vector_stays_out_of_the_probe(disk):
+    """Rounding errors along it grow against all that is filtered, and would cover what was missed."""
+    problem = problem_of(disk, columns_by_parts(K))
+    solver = ChebyshevByParts(angle=0.01)
+    state = solver.init(problem, np.random.default_rng(0))
+    for _ in range(3):
+        state = solver.step(problem, state)
+    null = problem.operator.null_vector / np.linalg.norm(problem.operator.null_vector)
+    lengths = np.linalg.norm(state.probe, axis=0)
+    assert (np.abs(null @ state.probe) < 1e-5 * lengths).all()
+    assert lengths.max() < 0.1 * np.sqrt(disk.n_nodes)
