@@ -221,3 +221,14 @@ def test_an_interrupted_run_has_no_guards_of_a_basis_that_went_on():
     assert solver.evidence(problem, state).guards is not None
     state.basis.expand(state.rng)
     assert solver.evidence(problem, state).guards is None
+
+
+@pytest.mark.parametrize("n", [300, CHUNK + 7])
+def test_combinations_of_a_basis_are_products(n):
+    rng = np.random.default_rng(0)
+    basis = ENGINE.basis(n, 8, np.float32)
+    columns = rng.standard_normal((n, 6)).astype(np.float32)
+    basis.append(columns)
+    Y = rng.standard_normal((5, 3))
+    np.testing.assert_allclose(basis.combinations(Y), columns[:, :5] @ Y, atol=1e-5)
+    np.testing.assert_array_equal(basis.columns(0, 6), columns)  # as before

@@ -196,6 +196,18 @@ class RowBasis:
         rest[first:] += near
         return rest, inner
 
+    def combinations(self, Y: Array) -> Array:
+        """The first columns times Y (m x k), N x k: no copy of them is made."""
+        C = Y.T.astype(self.stored.dtype)
+        made = np.empty((self.stored.shape[1], len(C)), self.stored.dtype)
+
+        def combine(nodes: slice) -> None:
+            made[nodes] = (C @ self.stored[: len(Y), nodes]).T
+
+        with one_thread():
+            self._by_chunks(combine)
+        return made
+
     def rotate(self, start: int, stop: int, Y: Array) -> None:
         """Mutates: replace rows by their combinations; the rows behind close up."""
         part = self.stored[start:]

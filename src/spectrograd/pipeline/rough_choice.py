@@ -20,6 +20,7 @@ import numpy as np
 
 from spectrograd.certificate.localization import decide_regularization
 from spectrograd.engines import Engine, LocalEngine
+from spectrograd.engines.krylov_basis import RowBasis
 from spectrograd.graph import Graph
 from spectrograd.labels.assign import EXCLUDED
 from spectrograd.labels.kmeans import rough_labels, unit_rows
@@ -115,6 +116,7 @@ class KrylovSpace:
         rng = np.random.default_rng(SEED)
         basis = self.basis
         engine = self.problem.engine
+        assert isinstance(basis.vectors, RowBasis)  # that of an engine in memory
         width = self.problem.operator.upper - self.problem.operator.lower
         steps = max(basis.done, usual_basis_size(n_columns, 1))
         while True:
@@ -123,11 +125,8 @@ class KrylovSpace:
                 basis.expand(rng)
             # 2. Rayleigh-Ritz; vectors in the coordinates of the result
             ritz = basis.ritz()
-            Y = ritz.Y[:, :n_columns].astype(np.float32)
-            X = self.problem.standard.inverse_transform(
-                engine.combine(basis.vectors.columns(0, basis.done), Y)
-            )
-            vectors = engine.to_numpy(X)
+            X = basis.vectors.combinations(ritz.Y[:, :n_columns])
+            vectors = engine.to_numpy(self.problem.standard.inverse_transform(X))
             vectors = vectors if self.fit is None else self.fit.inverse_transform(vectors)
             # 3. good enough?
             allowed = np.minimum(ROUGH * width, ROUGH_RELATIVE * ritz.values)
