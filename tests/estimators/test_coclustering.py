@@ -96,6 +96,15 @@ def global_random_seed(request):
     return request.param
 
 
+@pytest.mark.parametrize("index", [5, -1, 2**24])
+def test_a_table_with_columns_out_of_range_is_refused(index):
+    """Compiled sums of scipy would write there."""
+    table = sp.csr_array(np.ones((8, 5)))
+    table.indices[7] = index
+    with pytest.raises(GraphError, match=f"broken sparse matrix: column index {index}"):
+        SpectralCoclustering(2).fit(table)
+
+
 def test_scikit_learns_checks_of_features():
     table = np.random.default_rng(0).random((20, 6))
     model = SpectralCoclustering(2).fit(table)

@@ -15,6 +15,7 @@ from spectrograd.estimators.settings import seed_of
 from spectrograd.graph import GraphError, GraphWarning
 from spectrograd.graph.feature_rows import ResidentFeatures
 from spectrograd.graph.features import FeatureGraph
+from spectrograd.graph.validation import check_structure
 from spectrograd.labels import assign
 from spectrograd.notices import warn
 from spectrograd.operators.similarity import SimilarityOperator
@@ -162,6 +163,8 @@ class SpectralCoclustering(BiclusterMixin, BaseEstimator):
             raise ValueError(
                 f"n_clusters={k!r}: expected a whole number from 1 to the number of rows, {table.shape[0]}"
             )
+        if sp.issparse(table):
+            check_structure(table)
         values = table.data if sp.issparse(table) else table
         if values.size and values.min() < 0:
             lowest = f"{values.min():g}"
