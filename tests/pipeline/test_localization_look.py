@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from spectrograd.operators.laplacian import TAU, Regularization, laplacian
 from spectrograd.pipeline import embed
 from spectrograd.pipeline import localization_look as looking
 from spectrograd.pipeline.settings import Settings
+from spectrograd.pipeline.solve import embed as solve_operator
+from spectrograd.solvers.settings import RunContext
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,14 @@ def test_no_look_where_the_plan_has_none(dangling):
     assert looking.begin_look(laplacian(dangling), looking.SHAPE_STEPS, LocalEngine()) is None
     small = make_block_model(600, 3, random_state=0).graph
     assert looking.begin_look(laplacian(small), 3, LocalEngine()) is None
+
+
+def test_nobody_keeps_the_basis_of_a_look(dangling):
+    look = looking.begin_look(laplacian(dangling), 3, LocalEngine())
+    basis = weakref.ref(look.basis)
+    kept = []
+    context = RunContext(hooks=[lambda progress: kept.append(basis() is not None)])
+    found = solve_operator(laplacian(dangling), 3, Settings(seed=0, solver="chebyshev"), context, look=look)
+    assert found.solver == "chebyshev"
+    assert kept
+    assert not any(kept)

@@ -31,18 +31,28 @@ SETTLED = 0.03  # of the width: residuals of at least half of the rough vectors
 MORE_STEPS = 1.25  # times as many before the next look
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SpectrumLook:
-    """The Krylov space of one vector and an equilibrated operator, which a plan and a solver go on with."""
+    """The Krylov space of one vector and an equilibrated operator, which a plan and a solver go on with.
+
+    Whoever goes on with the basis takes it, so that nobody else keeps its memory.
+    """
 
     problem: Problem
     fit: Equilibration | None
-    basis: Basis
+    basis: Basis | None
+
+    def take_basis(self) -> Basis | None:
+        """Mutates: the look has no basis any more."""
+        basis = self.basis
+        self.basis = None
+        return basis
 
     def decide(self, decide: Callable[[MultiVector], Regularization]) -> Regularization | None:
         """Mutates: the basis. What ``decide`` says of localised vectors, where they are beyond doubt."""
         rng = np.random.default_rng(SHAPE_SEED)
         basis = self.basis
+        assert basis is not None
         steps = SHAPE_STEPS
         try:
             while True:
@@ -50,9 +60,9 @@ class SpectrumLook:
                     basis.expand(rng)
                 if basis.done < steps:
                     return None
-                found = decide(self.rough_vectors())
+                found = decide(self.rough_vectors(basis))
                 share = found.localized or 0.0
-                if found.tau and share >= CLEARLY_LOCALIZED and self.is_settled():
+                if found.tau and share >= CLEARLY_LOCALIZED and self.is_settled(basis):
                     return found
                 if share < PROMISING:
                     return None
@@ -60,20 +70,19 @@ class SpectrumLook:
         except (FloatingPointError, np.linalg.LinAlgError):  # weights that no single precision holds
             return None
 
-    def rough_vectors(self) -> MultiVector:
+    def rough_vectors(self, basis: Basis) -> MultiVector:
         """The first K Ritz vectors, in the coordinates of the operator as it was made."""
         engine = self.problem.engine
-        basis = self.basis
         Y = basis.ritz().Y[:, : self.problem.n_components].astype(basis.dtype)
         vectors = self.problem.standard.inverse_transform(
             engine.combine(basis.vectors.columns(0, basis.done), Y)
         )
         return vectors if self.fit is None else self.fit.inverse_transform_multivector(engine, vectors)
 
-    def is_settled(self) -> bool:
+    def is_settled(self, basis: Basis) -> bool:
         """Whether half of the Ritz vectors after the first have small residuals."""
         operator = self.problem.operator
-        residuals = self.basis.ritz().residuals[1 : self.problem.n_components]
+        residuals = basis.ritz().residuals[1 : self.problem.n_components]
         return bool(np.median(residuals) < SETTLED * (operator.upper - operator.lower))
 
 

@@ -377,9 +377,7 @@ class _ActiveProblem:
             # 3. Solve, under the eyes of a watch where there is a larger tau to go to.
             watch = _Watch(decide)
             context = context if next_tau is None else replace(context, watch=watch)
-            basis = None if look is None else look.basis
-            del look
-            result = embed(operator, self.k, self.settings, context, start=start, look=basis)
+            result = embed(operator, self.k, self.settings, context, start=start, look=look)
             if before is not None:
                 result = result.after(before)
             if next_tau is None:
@@ -394,7 +392,7 @@ class _ActiveProblem:
                 return result, operator, decision
             decision = found
             before = result.without_vectors()
-            del result, operator, watch, context, start, basis  # large, and the next solve needs none of it
+            del result, operator, watch, context, start, look  # large, and the next solve needs none of it
 
     def begin_look(
         self, operator: GraphOperator, start: Array | None, next_tau: float | None

@@ -25,10 +25,11 @@ from spectrograd.certificate.edge_insertion import EdgeInsertionBound
 from spectrograd.certificate.lanczos_probe import Evidence, Guards, MeasuredRitz, run_lanczos_probe
 from spectrograd.engines.base import Engine
 from spectrograd.linalg.ldl import count_below
-from spectrograd.linalg.subspace import Basis, Ritz
+from spectrograd.linalg.subspace import Ritz
 from spectrograd.operators.base import Operator
 from spectrograd.operators.equilibration import equilibrate
 from spectrograd.pipeline.checkpoints import load_result, save_result
+from spectrograd.pipeline.localization_look import SpectrumLook
 from spectrograd.pipeline.memory_estimate import columns_of_certificate, max_columns
 from spectrograd.pipeline.null_vector import (
     deflated_rayleigh_ritz,
@@ -330,14 +331,14 @@ def embed(
     *,
     start: Array | None = None,
     choices: Sequence[PlannedSolver] = (),
-    look: Basis | None = None,
+    look: SpectrumLook | None = None,
 ) -> CertifiedEmbedding:
     """Embed an operator: the step ``Operator -> CertifiedEmbedding`` of the pipeline.
 
     With ``solver="auto"`` the solvers of the plan (or of ``choices``) are tried in order, each from
     where the last one stopped, until the certificate is met. One that fails is an attempt like the
     others, with its error as outcome; only where all of them fail is there an error. The scale of the
-    weights plays no part. ``look`` is a Krylov basis of the equilibrated operator that the plan goes on with.
+    weights plays no part. The plan goes on with a ``look`` at the equilibrated operator.
     """
     context = context or RunContext()
     fit = equilibrate(operator)
@@ -364,15 +365,17 @@ def _embed(
     context: RunContext,
     start: Array | None,
     choices: Sequence[PlannedSolver],
-    look: Basis | None,
+    look: SpectrumLook | None,
 ) -> CertifiedEmbedding:
     began = time.perf_counter()
     context = context.start_clock(settings)
     columns = None if context.engine.is_distributed else max_columns(operator, settings.memory_limit)
-    problem = Problem(operator, n_components, context.engine, start, look, max_columns=columns)
+    problem = Problem(operator, n_components, context.engine, start, max_columns=columns)
     result: CertifiedEmbedding | None = None
     attempts: list[Attempt] = []
-    pending = list(choices or choices_for(problem, settings))
+    basis = None if look is None else look.take_basis()
+    pending = list(choices or choices_for(replace(problem, basis=basis), settings))
+    del basis  # large: whoever goes on with it has it now
     while pending:
         # 1. The next solver of the plan, from where the last one stopped, with the time that is left.
         # A basis that the plan begins it with is the solver's own: nobody else keeps it.
