@@ -162,17 +162,24 @@ def test_several_components_leave_the_usual_way():
     assert choose_by_rough_vectors(prepare(two, SETTINGS), SETTINGS, RunContext()) is None
 
 
-def test_near_copies_of_an_eigenvalue_are_waited_for():
-    """Five values within .012 of each other: one vector finds the last of them after thirty steps more."""
+def test_near_copies_of_an_eigenvalue_are_waited_for(monkeypatch):
+    """Five values within .012 of each other: from most starts the last of them is found before the end.
+
+    From some it is not: nothing moves for a sixth of the steps, and then a copy appears (docs/adr/0054).
+    """
     data = datasets.make_block_model(5000, 5, mean_degree=6, mixing=0.2, random_state=17)
     prepared = prepare(data.graph, SETTINGS)
     degrees = 1 / np.sqrt(prepared.part.degrees)
     adjacency = sp.diags_array(degrees) @ prepared.part.matrix @ sp.diags_array(degrees)
     truth = 1 - eigsh(adjacency, K + 1, which="LA")[0][::-1]
-    space = KrylovSpace.of_graph(prepared.part, "random_walk", 0.0, K, RunContext().engine)
-    rough = space.rough_vectors(K, K + 1, lambda found: False)
-    assert rough.n_good > K
-    np.testing.assert_allclose(rough.ritz.values[: K + 1], truth, atol=0.01)
+    n_found = 0
+    for seed in range(8):
+        monkeypatch.setattr(rough_choice, "SEED", 28 + seed)
+        space = KrylovSpace.of_graph(prepared.part, "random_walk", 0.0, K, RunContext().engine)
+        rough = space.rough_vectors(K, K + 1, lambda found: False)
+        assert rough.n_good > K
+        n_found += np.allclose(rough.ritz.values[: K + 1], truth, atol=0.01)
+    assert n_found >= 6
 
 
 def test_a_chain_without_clusters_is_no_clear_case():
