@@ -33,11 +33,12 @@ from spectrograd.linalg.projection_by_parts import parts_of, project_by_parts, r
 from spectrograd.linalg.subspace import inverse_factor
 from spectrograd.solvers.base import Problem
 from spectrograd.solvers.chebyshev import SAMPLE_COLUMNS, ChebyshevState, FilteringSolver, ritz_cut
-from spectrograd.solvers.chebyshev_few_passes import CERTIFIED_OVER_ASKED, MAX_ORTHOGONALITY_ERROR, MAX_PASSES
+from spectrograd.solvers.chebyshev_few_passes import CERTIFIED_OVER_ASKED, MAX_ORTHOGONALITY_ERROR
 from spectrograd.solvers.ritz import ritz_pairs
 from spectrograd.typing import Array
 
 GUARD_COLUMNS = 4  # each costs as much memory as a vector of the result
+MAX_DEGREES = 150  # of all filters: no other solver is left that would fit
 MIN_COLUMNS = 4  # that are multiplied at once: with fewer a pass is reading, and little else
 
 
@@ -135,7 +136,7 @@ class ChebyshevByParts(FilteringSolver[PartState]):
         self._rayleigh_ritz(problem, state)
         # 3. stop? By the angle (``terminate``), or where no gap is in sight.
         n_degrees = len(state.probe_block.lengths)
-        if n_degrees >= MAX_PASSES and self.max_iter == type(self).max_iter:
+        if n_degrees >= MAX_DEGREES and self.max_iter == type(self).max_iter:
             state.done = True
             state.events.append(f"{n_degrees} degrees and no gap in sight: max_iter asks for more")
         return self.account(problem, state, (polynomial.degree + 1) * len(state.values))
