@@ -36,10 +36,12 @@ AGGREGATIONS = ("auto", "mean", "sum", "projection", "grassmann", "power-mean", 
 FUNCTIONS = ("power-mean", "geometric")
 PEERS = ("SC-ML", "mean + eigsh")
 OTHERS = ("mvlearn co-regularized", "graspologic MASE", "leidenalg multiplex", "infomap")
-SECONDS = 120  # for a peer on one set
+SECONDS = 60  # for a peer on one set, its import included
 MANY_LAYERS = 20  # sets of more are left to the default, the mean and the peers
-MANY_NODES = 5_000  # functions of larger layers take minutes: 12 to 39 passes per product
-MAX_REPEATED_SECONDS = 10.0  # a shorter run is timed once more: the first run of a size compiles
+# Functions of larger layers take minutes: 12 to 39 passes per product.
+MANY_NODES = 5_000
+MANY_EDGES = 300_000
+MAX_REPEATED_SECONDS = 2.0  # a shorter run is timed once more: the first run of a size compiles
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class Peers:
     def __init__(self) -> None:
         self.python = os.environ.get("SPECTROGRAD_PEERS")
         self.process: subprocess.Popen[str] | None = None
+        self.too_many: dict[str, int] = {}  # edges of the smallest set that took a method too long
 
     def __call__(self, drawn: layer_sets.LabelledLayers) -> dict[str, Row | None]:
         """Rows by method."""
@@ -134,7 +137,12 @@ class Peers:
             for at, layer in enumerate(drawn.graph.layers):
                 sp.save_npz(f"{folder}/{at:03d}.npz", sp.csr_matrix(layer.matrix))
             for name in OTHERS:
+                if drawn.graph.n_edges >= self.too_many.get(name, drawn.graph.n_edges + 1):
+                    found[name] = None
+                    continue
                 answer = self._ask([name, folder, drawn.n_clusters])
+                if answer is None:
+                    self.too_many[name] = drawn.graph.n_edges
                 labels = None if answer is None else answer.get("labels")
                 found[name] = None
                 if answer is not None and labels is not None:
@@ -174,9 +182,7 @@ def measure(name: str, peers: Peers) -> tuple[dict[str, Row | None], str]:
     rows: dict[str, Row | None] = {}
     chosen = ""
     for aggregation in AGGREGATIONS:
-        if drawn.graph.n_layers > MANY_LAYERS and aggregation not in ("auto", "mean", "sum"):
-            continue
-        if drawn.graph.n_nodes > MANY_NODES and aggregation in FUNCTIONS:
+        if not _is_affordable(aggregation, drawn.graph):
             continue
         rows[aggregation], picked = _own(drawn, aggregation)
         chosen = picked if aggregation == "auto" else chosen
@@ -184,6 +190,13 @@ def measure(name: str, peers: Peers) -> tuple[dict[str, Row | None], str]:
         rows["SC-ML"] = _timed(drawn.classes, lambda: sc_ml(drawn.graph, k))
     rows["mean + eigsh"] = _timed(drawn.classes, lambda: mean_eigsh(drawn.graph, k))
     return rows | peers(drawn), chosen
+
+
+def _is_affordable(aggregation: str, graph: MultilayerGraph) -> bool:
+    if graph.n_layers > MANY_LAYERS:
+        return aggregation in ("auto", "mean", "sum")
+    large = graph.n_nodes > MANY_NODES or graph.n_edges > MANY_EDGES
+    return not (large and aggregation in FUNCTIONS)
 
 
 def _summary(found: Mapping[str, Mapping[str, Row | None]], names: Sequence[str], which: str) -> str:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from spectrograd import (
     Graph,
     GraphError,
+    GraphWarning,
     MultilayerGraph,
     MultilayerSpectralClustering,
     MultilayerSpectralEmbedding,
@@ -232,3 +233,25 @@ def test_the_command_says_what_it_chose(tmp_path):
     chosen = json.loads((tmp_path / "s.json").read_text())["aggregation"]
     assert chosen["sentence"].endswith(chosen["reason"])
     assert len(chosen["relative_information"]) >= 3
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "sum"])
+def test_more_clusters_of_layers_than_the_evidence_supports_are_said(aggregation):
+    graphs = [
+        datasets.make_block_model(600, 3, mean_degree=20, mixing=0.1, random_state=0).graph for _ in range(2)
+    ]
+    layers = MultilayerGraph.from_layers(graphs)
+    with pytest.warns(GraphWarning, match="12 clusters were asked for.*speak clearly for 3"):
+        result = cluster(layers, Settings(n_components=12, aggregation=aggregation, seed=0))
+    assert result.n_clusters == 12
+
+
+def test_a_layer_without_edges_is_said_once_and_needs_no_certificate():
+    graph = datasets.make_block_model(200, 3, random_state=0).graph
+    nothing = Graph.from_matrix(sp.csr_array((200, 200)))
+    layers = MultilayerGraph.from_layers([graph, nothing])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = MultilayerSpectralClustering(3, aggregation="joint", random_state=0).fit(layers)
+    assert [str(each.message) for each in caught] == ["layers without any edge are left out: '1'"]
+    assert model.converged_

@@ -78,6 +78,14 @@ class Merged:
         used = make_aggregation(self.chosen.aggregation).embeds_layers(self.chosen.params)
         return self.layers if used else ()
 
+    @property
+    def uncertified_layers(self) -> tuple[str, ...]:
+        """Names of the layers that have weight in the merge by embeddings that are not certified."""
+        parts = zip(self.layer_names, self.weights, self.layers_behind, strict=False)
+        return tuple(
+            str(name) for name, weight, layer in parts if weight > 0 and not layer.certificate.converged
+        )
+
     def scored(self, seed: int | None) -> Merged:
         """The same, with the scores of the layers that were embedded."""
         assert self.inputs is not None

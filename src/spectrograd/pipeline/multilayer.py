@@ -56,12 +56,7 @@ class PreparedLayers:
         with stages("solve"):
             solved = self.merged.embed(self.n_components, settings, context, start=guess)
         layers = tuple(self._on_all_nodes(layer) for layer in self.merged.layers)
-        short = [
-            str(name)
-            for name, layer in zip(self.merged.layer_names, self.merged.layers_behind, strict=False)
-            if not layer.certificate.converged
-        ]
-        certificate = replace(solved.certificate, uncertified_layers=tuple(short))
+        certificate = replace(solved.certificate, uncertified_layers=self.merged.uncertified_layers)
         treatment = self.merged.treatment
         if treatment is not None and treatment.rows == "commute" and solved.Q.shape[1] == self.n_components:
             treatment = None  # solved for anew, with the columns asked for

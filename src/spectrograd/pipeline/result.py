@@ -265,8 +265,8 @@ class Result(CertifiedEmbedding):
     @property
     def converged(self) -> bool:
         """Whether the accuracy asked for was reached, by the layers behind a merge as well."""
-        layers = () if self.merged is None else self.merged.layers_behind
-        return self.certificate.converged and all(layer.certificate.converged for layer in layers)
+        layers_are = self.merged is None or not self.merged.uncertified_layers
+        return self.certificate.converged and layers_are
 
     @property
     def norm_regularization(self) -> float:

@@ -135,7 +135,7 @@ def cluster(
         if isinstance(prepared, PreparedGraph):
             # 4. other treatments of the same graph, where the clusters do not satisfy
             result = select_treatment(result, prepared, settings, context, solve_prepared, label)
-            _warn_if_fewer_are_clear(result, prepared, settings)
+        _warn_if_fewer_are_clear(result, prepared, settings)
         _warn_if_fewer(result)
         return result.stopped() if interruption.requested else result
 
@@ -152,7 +152,25 @@ def _warn_if_fewer(result: Result) -> None:
         )
 
 
-def _warn_if_fewer_are_clear(result: Result, prepared: PreparedGraph, settings: Settings) -> None:
+def _graphs_with_gaps(result: Result, prepared: Prepared) -> list[Graph]:
+    """The graphs whose Laplacian, or sum of Laplacians, has the eigenvalues of the result; else none.
+
+    Other merges have a gap after K by construction.
+    """
+    if isinstance(prepared, PreparedGraph):
+        return [prepared.part]
+    merged = prepared.merged
+    graphs = [] if merged.inputs is None else [layer.graph for layer in merged.inputs.operators]
+    if merged.chosen.layer is not None:
+        return [graphs[merged.chosen.layer]]
+    if merged.chosen.aggregation == "mean" and (merged.weights == 1).all():
+        return graphs
+    if merged.chosen.aggregation == "sum" and isinstance(result.operator, SparseOperator):
+        return [result.operator.graph]
+    return []
+
+
+def _warn_if_fewer_are_clear(result: Result, prepared: Prepared, settings: Settings) -> None:
     """Warn where the eigenvalues decide for fewer clusters than were asked for."""
     values = result.eigenvalues
     k = int(result.n_clusters or 0)
@@ -161,7 +179,10 @@ def _warn_if_fewer_are_clear(result: Result, prepared: PreparedGraph, settings: 
         return
     if count_null_vectors(result) > 1 or len(values) < max(k, 3):
         return
-    edge = bulk_edge([prepared.part], settings.laplacian, result.regularization.tau)
+    graphs = _graphs_with_gaps(result, prepared)
+    if not graphs or any(graph.is_signed for graph in graphs):
+        return
+    edge = bulk_edge(graphs, settings.laplacian, result.regularization.tau)
     found = widest_gap(values, edge)
     if found.clear and found.n_clusters < k and not result.regularization.localized:
         warn(
