@@ -50,30 +50,6 @@ def test_laplacian_column(form, weighted, scaled, dtype):
     np.testing.assert_allclose(out, expected[:, 0], rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_order_of_rows_changes_no_bit(form, monkeypatch):
-    rng = np.random.default_rng(0)
-    graph = reference.random_graph(700, rng, weighted=True)
-    (b,) = graph.blocks
-    assert len(spmm.by_length(b.indptr)) == 0  # a core remembers so few rows
-    monkeypatch.setattr(spmm, "MIN_SORTED_ROWS", 10)
-    order = spmm.by_length(b.indptr)
-    lengths = np.diff(b.indptr)[order]
-    for first in range(0, 700, spmm.CHUNK):
-        chunk = slice(first, first + spmm.CHUNK)
-        assert sorted(order[chunk]) == list(range(first, min(700, first + spmm.CHUNK)))
-        assert (np.diff(lengths[chunk]) >= 0).all()
-    u = rng.standard_normal((700, 1))
-    products = np.zeros((2, 700, 1))
-    for out, rows in zip(products, (spmm.IN_ORDER, order), strict=True):
-        numbers = (b.weights.astype(float), graph.degrees, None)
-        spmm.multiply((b.start, b.indptr, b.indices), *numbers, u, u, out, form == "parallel", rows)
-    assert np.array_equal(*products)
-    monkeypatch.setattr(spmm, "MAX_SORTED_ROWS", 600)
-    long = len(b.indices) > spmm.MAX_SHORT_ROW * 700
-    assert (len(spmm.by_length(b.indptr)) == 0) == long
-
-
 def basis_of(rows, parallel_rows=20_000):
     basis = LocalEngine(thresholds=Thresholds(parallel_rows=parallel_rows)).basis(
         rows.shape[1], len(rows), rows.dtype

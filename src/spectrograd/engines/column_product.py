@@ -47,15 +47,15 @@ def compiled_product(operator: SparseOperator, dtype: DTypeLike, thresholds: Thr
     for b in operator.graph.blocks:
         weights = b.weights_in(dtype)
         weights = None if weights is None else read_only(weights, dtype)
-        arrays = (read_only(array, array.dtype) for array in (b.indptr, b.indices, b.order))
+        arrays = (read_only(array, array.dtype) for array in (b.indptr, b.indices))
         threaded = len(b.indices) > thresholds.worth_threads
-        calls.append((laplacian_column if threaded else laplacian_column.serial, (b.start, *arrays), weights))
+        calls.append((laplacian_column if threaded else laplacian_column.serial, (b.start, *arrays, weights)))
 
     def product(x: Array) -> Array:
         gathered = x if scale is None else scale * x
         result = np.empty_like(x)
-        for kernel, rows, weights in calls:
-            kernel(rows, weights, *numbers, x, gathered, result)
+        for kernel, rows in calls:
+            kernel(*rows, *numbers, x, gathered, result)
         return result
 
     return product

@@ -68,7 +68,7 @@ class LocalEngine(Engine):
                 product -= operator.scaled_matrix @ X[:, 0]
                 return product[:, None]
             return np.asarray(operator.diagonal[:, None] * X - operator.scaled_matrix @ X, dtype=X.dtype)
-        from spectrograd.kernels.spmm import IN_ORDER, multiply
+        from spectrograd.kernels.spmm import multiply
 
         X = np.ascontiguousarray(X)
         # gathered rows, scaled once instead of once per entry
@@ -77,9 +77,7 @@ class LocalEngine(Engine):
         for b in operator.graph.blocks:
             rows = (b.start, b.indptr, b.indices)
             numbers = (b.weights_in(X.dtype), operator.diagonal, operator.scale)
-            threaded = len(b.indices) > self.thresholds.worth_threads
-            in_order = X.shape[1] > 1 or not operator.graph.is_resident
-            multiply(rows, *numbers, X, V, out, threaded, IN_ORDER if in_order else b.order)
+            multiply(rows, *numbers, X, V, out, len(b.indices) > self.thresholds.worth_threads)
         return out
 
     def column_product(self, operator: Operator, dtype: DTypeLike) -> ColumnProduct:

@@ -218,13 +218,6 @@ class RowBlock:
         return np.asarray(sp.csr_array((data, self.indices, self.indptr), shape=(self.n_rows, len(x))) @ x)
 
     @cached_property
-    def order(self) -> Array:
-        """Order of the rows for products of one vector after another; empty: as they stand."""
-        from spectrograd.kernels.spmm import by_length
-
-        return by_length(self.indptr)
-
-    @cached_property
     def _single(self) -> Array:
         assert self.weights is not None
         return self.weights.astype(np.float32)

@@ -14,13 +14,6 @@ from spectrograd.kernels.jit import inner, parallel_rows, read_only
 from spectrograd.kernels.simd import WIDTH, nothing, put, put_first, take, take_first
 
 CHUNK = 256
-# Rows of a block that a single vector multiplies in the order of their lengths, within each chunk. A core
-# remembers the ends of fewer rows; of more, reading indices in order is worth more where they miss its cache,
-# unless rows are as short as those of roads. Measured: 1.1 to 3.5 times as fast within, .5 to 1 outside.
-MIN_SORTED_ROWS = 12_000
-MAX_SORTED_ROWS = 1 << 16
-MAX_SHORT_ROW = 4  # entries, in the mean
-IN_ORDER = np.empty(0, np.int32)
 Rows = tuple[int, np.ndarray, np.ndarray]  # the first row of a block, indptr and indices
 
 
@@ -33,12 +26,8 @@ def multiply(
     V: np.ndarray,
     out: np.ndarray,
     threaded: bool,
-    order: np.ndarray = IN_ORDER,
 ) -> None:
-    """Mutates: the rows of one block in ``out``, which is ``diag(diagonal) U - diag(scale) W V``.
-
-    ``order`` is that of the rows for a single vector (:func:`by_length`); it changes no bit.
-    """
+    """Mutates: the rows of one block in ``out``, which is ``diag(diagonal) U - diag(scale) W V``."""
     start, *arrays = rows
     indptr, indices = (read_only(array, array.dtype) for array in arrays)
     numbers = (
@@ -48,25 +37,10 @@ def multiply(
     )
     if U.shape[1] == 1:  # a loop of its own: no row of the block fits a register
         column = laplacian_column if threaded else laplacian_column.serial
-        column((start, indptr, indices, read_only(order, np.int32)), *numbers, U[:, 0], V[:, 0], out[:, 0])
+        column(start, indptr, indices, *numbers, U[:, 0], V[:, 0], out[:, 0])
     else:
         columns = laplacian_rows if threaded else laplacian_rows.serial
         columns(start, indptr, indices, *numbers, U, V, out)
-
-
-def by_length(indptr: np.ndarray) -> np.ndarray:
-    """The order in which the rows of a block are multiplied by a single vector; empty: as they stand.
-
-    A core guesses where the loop over a row ends; where lengths vary it is wrong about once a row, as long
-    as ten entries take. Rows of equal length side by side are guessed right.
-    """
-    n_rows = len(indptr) - 1
-    is_between = MIN_SORTED_ROWS <= n_rows <= MAX_SORTED_ROWS
-    if not is_between and (n_rows < MIN_SORTED_ROWS or indptr[-1] - indptr[0] > MAX_SHORT_ROW * n_rows):
-        return IN_ORDER
-    chunk = np.arange(n_rows, dtype=np.int64) // CHUNK
-    lengths = np.diff(indptr)
-    return np.argsort(chunk * (int(lengths.max()) + 1) + lengths, kind="stable").astype(np.int32)
 
 
 @parallel_rows
@@ -97,20 +71,17 @@ def laplacian_rows(start, indptr, indices, weights, diagonal, scale, U, V, out):
 
 
 @parallel_rows
-def laplacian_column(rows, weights, diagonal, scale, u, v, out):
+def laplacian_column(start, indptr, indices, weights, diagonal, scale, u, v, out):
     """Mutates: the entries of one block in ``out``, for a single vector.
 
-    As :func:`laplacian_rows`; ``rows = (start, indptr, indices, order)``, with an order within each chunk
-    (:func:`by_length`) or an empty one. Two sums at once, and indices without a sign: numba then need not
-    look for negative ones.
+    As :func:`laplacian_rows`. Two sums at once, and indices without a sign: numba then need not look for
+    negative ones.
     """
-    start, indptr, indices, order = rows
     n_rows = indptr.shape[0] - 1
     one = np.uintp(1)
     two = np.uintp(2)
     for c in numba.prange((n_rows + CHUNK - 1) // CHUNK):
-        for place in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
-            r = np.intp(order[place]) if order.shape[0] > 0 else place
+        for r in range(c * CHUNK, min(n_rows, (c + 1) * CHUNK)):
             p = np.uintp(indptr[r])
             end = np.uintp(indptr[r + 1])
             total = other = u.dtype.type(0)
