@@ -164,15 +164,28 @@ def test_a_finished_run_is_there_at_once(tmp_path, monkeypatch):
 
 def terminated_at(number, monkeypatch, name=signal.SIGTERM):
     """The signal comes in the middle of a pass."""
-    spmm, seen = LocalEngine.spmm, []
+    spmm, column_product, seen = LocalEngine.spmm, LocalEngine.column_product, []
 
-    def counted(self, *given):
-        seen.append(given)
+    def count():
+        seen.append(number)
         if len(seen) == number:
             os.kill(os.getpid(), name)
+
+    def counted(self, *given):
+        count()
         return spmm(self, *given)
 
+    def counted_columns(self, *given):
+        product = column_product(self, *given)
+
+        def one(x):
+            count()
+            return product(x)
+
+        return one
+
     monkeypatch.setattr(LocalEngine, "spmm", counted)
+    monkeypatch.setattr(LocalEngine, "column_product", counted_columns)
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])

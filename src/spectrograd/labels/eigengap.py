@@ -191,16 +191,21 @@ def bulk_edge(layers: Sequence[Graph], kind: Kind = "random_walk", tau: float = 
     >>> bulk_edge([ring])
     0.5
     """
+    if form_of(kind) == "unnormalized":
+        units = [float(layer.degrees.mean()) for layer in layers]
+    else:
+        units = [1.0] * len(layers)
+    largest = max(units)  # whose square may be out of range
     scale = radius = 0.0
-    for layer in layers:
-        unit = float(layer.degrees.mean()) if form_of(kind) == "unnormalized" else 1.0
+    for layer, degree in zip(layers, units, strict=True):
+        unit = degree / largest
         # an unweighted count: weights would only widen the bulk
         neighbours = 2 * layer.n_edges / layer.n_nodes
         scale += unit
         radius += unit**2 / max(neighbours, 1.0)
     # independent layers: radii of semicircles add up as squares
     edge = scale - 2 * float(np.sqrt(radius)) / (1 + tau)
-    return edge if edge > MIN_EDGE * scale else None
+    return largest * edge if edge > MIN_EDGE * scale else None
 
 
 def widest_gap(eigenvalues: ArrayLike, edge: float | None = None) -> Eigengap:

@@ -65,6 +65,7 @@ _CLASSES = {
     "points.query": "KnownPoints",
     "solvers.base": "Progress StepState",
     "solvers.chebyshev": "ChebyshevState",
+    "solvers.chebyshev_by_parts": "PartState",
     "solvers.chebyshev_few_passes": "FewPassState",
     "solvers.checkpoint": "PackedSnapshot Snapshot",
     "solvers.compressive": "CompressiveState",
