@@ -11,6 +11,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import threadpoolctl
+from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 import reference
@@ -21,7 +23,7 @@ from spectrograd.kernels.nearest import candidate_gaps, keep_closest
 from spectrograd.points.distances import Cloud, nearest_of_rows
 from spectrograd.points.ivf_index import InvertedLists, search_ivf
 from spectrograd.points.knn_graph import nearest, neighbour_graph
-from spectrograd.points.search import Wanted, estimate_recall, prefers_ivf
+from spectrograd.points.search import Wanted, estimate_recall, prefers_ivf, search_all_pairs
 
 
 def mixture(n_points, n_features, seed=0):
@@ -246,3 +248,15 @@ def test_the_same_graph_on_every_call_in_threads_and_after_a_fork():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_ties_do_not_depend_on_threads():
+    """Grey levels of few pixels: some points have several neighbours at the distance of the last."""
+    pixels = load_digits().data[:, np.arange(64) % 8 < 3]
+    points = pixels / np.maximum(pixels.std(axis=0), 1e-9)
+    found = []
+    for n_threads in (1, 2):
+        with threadpoolctl.threadpool_limits(n_threads, user_api="openmp"):
+            found.append(search_all_pairs(points, 10, None))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)

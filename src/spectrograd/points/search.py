@@ -52,6 +52,7 @@ EXACT_MAX_POINTS = 20_000
 EXACT_MAX_FEATURES = 8
 # Beyond this many dimensions trees do not help.
 TREE_MAX_FEATURES = 15
+N_TIES = 8  # candidates beyond the k nearest, among which equal distances are decided by the index
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,12 @@ def search_all_pairs(points: Array, k: int, n_jobs: int | None) -> tuple[Array, 
     """Return the k others nearest to each point: indices and distances (N x k), nearest first."""
     # Far from the origin the expanded square |x|^2 - 2xy + |y|^2 loses all its digits.
     centred = points - points.mean(axis=0)
-    return measure_distances(centred, search_metric(centred, k, n_jobs, "euclidean")[0])
+    # Which of several points at the same distance comes last depends on how threads share the pairs. So a
+    # few more are found, and of equal distances the lower index counts.
+    n_found = min(k + N_TIES, len(points) - 1)
+    found, _ = search_metric(centred, n_found, n_jobs, "euclidean")
+    indices, distances = measure_distances(centred, np.sort(found, axis=1))
+    return indices[:, :k], distances[:, :k]
 
 
 def search_metric(points: object, k: int, n_jobs: int | None, metric: object) -> tuple[Array, Array]:
