@@ -99,9 +99,9 @@ def test_a_run_by_parts_stays_within_its_limit(large, tmp_path, extra):
     command = ("-m", "spectrograd", "cluster", large, "-k", 12, "--memory-limit", limit, "-q")
     peak, _ = peak_of(*command, "-o", tmp_path / "labels.csv", "--summary-json", summary)
     assert peak < 1.1 * limit
-    told = json.loads(summary.read_text())
-    assert "memory is short" in told["solver"]["reason"]
-    assert told["certificate"]["converged"]
+    report = json.loads(summary.read_text())
+    assert "memory is short" in report["solver"]["reason"]
+    assert report["certificate"]["converged"]
 
 
 def test_thirty_two_vectors_of_twenty_million_nodes_fit_6_gb(large):

@@ -163,10 +163,10 @@ def test_commands_stream_what_does_not_fit(tmp_path, capsys):
     one, other = (np.genfromtxt(p, delimiter=",", skip_header=1, dtype=str) for p in (out, here))
     assert one[:, 0].tolist() == other[:, 0].tolist()
     assert metrics.score(one[:, 1].astype(int), other[:, 1].astype(int))["ari"] >= 0.99
-    told = json.loads(summary.read_text())["io"]
-    assert 0 < told["passes_over_disk"] <= 30
-    assert json.loads(summary.read_text())["solver"]["passes"] == told["passes_over_disk"]
-    assert told["bytes_read"] > graph.n_entries * 4
+    report = json.loads(summary.read_text())["io"]
+    assert 0 < report["passes_over_disk"] <= 30
+    assert json.loads(summary.read_text())["solver"]["passes"] == report["passes_over_disk"]
+    assert report["bytes_read"] > graph.n_entries * 4
     capsys.readouterr()
     assert main([*run, "--dry-run"]) == 0
     said = capsys.readouterr().out
