@@ -99,7 +99,7 @@ SUITES = (
     Suite("paper_studies", 6, (*SOLVING, "paper"), ("paper-seeds", "paper-ablation", "paper-scale")),
     Suite("cluster_verdict", 4, (*POINTS, "aggregation")),
     Suite("labels", 4, POINTS),
-    Suite("public", 36, POINTS, ("public", "public-predicted")),
+    Suite("public", 38, POINTS, ("public", "public-predicted")),
     Suite("campaigns", 12, (*LAYERS, "io", "serialization", "store")),
     Suite("growth", 15, POINTS),
     Suite("shootout", 20, POINTS, ("shootout", "shootout-short")),
