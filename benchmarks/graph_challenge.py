@@ -18,7 +18,8 @@ from benchmarks.harness import table
 NODES = int(os.environ.get("SPECTROGRAD_GRAPH_CHALLENGE", 2_000_000))
 MOST_SECONDS = 900  # of a run and the making of its graph; the published one took 1,700
 # Overlap of blocks and variation of their sizes: edges inside per edge between blocks, evenness of the sizes.
-# 5, 10 and 10 / 3 stand in the generator; 2.5 is the other end of the range that is in use with it.
+# 5, 10 and 10 / 3 stand in the generator; 2.5 is our choice for a high overlap, the lower end of what
+# another project's generator draws from.
 KINDS = {"low, low": (5.0, 10.0), "high, high": (2.5, 10.0 / 3)}
 SOLVERS = ("auto", "compressive")
 # A process of its own, so that its largest memory is that of one run. A small graph first, to compile.
